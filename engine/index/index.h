@@ -1,0 +1,76 @@
+/* A vector index over the rows of one sealed segment: one table of functions a kind.
+ *
+ * Capabilities are data, so the planner asks instead of knowing. Rows are numbered
+ * 0 … n-1 in the order given to build; deletes are the caller's bitmap. An index is
+ * immutable after build; search is thread-safe. Backend exceptions end inside the
+ * adapter as a bw_status. Same rows, same build: same bytes (one build thread). */
+#ifndef BW_INDEX_H
+#define BW_INDEX_H
+#include "../base/bitmap.h"
+#include "../kernels/topk.h"
+
+typedef struct bw_index_ops bw_index_ops;
+typedef struct bw_index bw_index; /* every kind's struct begins with its ops */
+
+typedef struct bw_index_params {
+    bw_metric metric;
+    uint32_t dim;
+    uint32_t M;               /* HNSW links; 0 = 16 */
+    uint32_t ef_construction; /* 0 = 100 */
+    uint32_t nlist;           /* IVF; 0 = 4·√n */
+    uint64_t seed;
+} bw_index_params;
+
+typedef struct bw_index_search {
+    const float *query;       /* dim f32; cosine: normalised by the caller */
+    size_t k;
+    uint32_t effort;          /* ef_search or nprobe; 0 = default */
+    const bw_bitmap *allowed; /* n bits, never NULL; rows outside never come back */
+    const bw_point_id *ids;   /* n ids, for ties */
+    uint32_t part, row0;
+    const float *rows;        /* n × dim stored rows: approximate results are rescored from them */
+} bw_index_search;
+
+struct bw_index_ops {
+    const char *name; /* "flat", "faiss-hnsw", "faiss-ivf", "null" */
+    bool exact, filtered; /* filtered: `allowed` is passed down, not applied afterwards */
+    bool metrics[4];  /* by bw_metric */
+    BW_MUST_USE bw_status (*build)(bw_ctx *ctx, const bw_index_params *params, const float *rows,
+                                   size_t n, bw_index **out);
+    /* Pushes into `out` (chained over segments). Fewer than k only when fewer are allowed:
+     * an approximate kind widens its effort, then scans. */
+    BW_MUST_USE bw_status (*search)(bw_ctx *ctx, const bw_index *ix, const bw_index_search *s,
+                                    bw_topk *out);
+    /* Derived bytes for a fast start; the caller adds the MAC and checks it before load.
+     * NULL: the kind is always rebuilt. */
+    BW_MUST_USE bw_status (*save)(bw_ctx *ctx, const bw_index *ix, bw_buf *out);
+    BW_MUST_USE bw_status (*load)(bw_ctx *ctx, const bw_index_params *params, const void *bytes,
+                                  size_t n, bw_index **out);
+    size_t (*bytes)(const bw_index *ix);
+    void (*free)(bw_index *ix); /* NULL is accepted */
+};
+struct bw_index {
+    const bw_index_ops *ops;
+};
+
+const bw_index_ops *bw_index_kind(const char *name); /* NULL: unknown */
+/* Once, before any thread uses FAISS: checks the CPU, sets the BLAS threshold and threads. */
+BW_MUST_USE bw_status bw_index_start(bw_ctx *ctx);
+
+/* Inverted lists over sparse rows: append-only, rows numbered in order of adding. Scores
+ * are Σ q·d over shared indices, summed in rising order of index (same bits always).
+ * Rows whose sum is 0 do not come back. One writer; readers under the partition's lock. */
+typedef struct bw_sparse_index bw_sparse_index;
+bw_sparse_index *bw_sparse_new(void);
+void bw_sparse_free(bw_sparse_index *ix);
+BW_MUST_USE bw_status bw_sparse_add(bw_ctx *ctx, bw_sparse_index *ix, uint32_t row,
+                                    const uint32_t *indices, const float *values, size_t n);
+/* df over allowed rows of each query index, added to df[i]: IDF is summed over partitions first. */
+BW_MUST_USE bw_status bw_sparse_df(bw_ctx *ctx, const bw_sparse_index *ix, const uint32_t *indices,
+                                   size_t n, const bw_bitmap *live, uint64_t *df);
+/* values already carry the IDF factor if there is one. ids[row] is the row's point id. */
+BW_MUST_USE bw_status bw_sparse_search(bw_ctx *ctx, const bw_sparse_index *ix,
+                                       const uint32_t *indices, const float *values, size_t n,
+                                       const bw_bitmap *allowed, const bw_point_id *ids,
+                                       uint32_t part, bw_topk *out);
+#endif

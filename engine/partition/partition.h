@@ -1,0 +1,98 @@
+/* The seam between storage (partition/, store/) and the planner (plan/).
+ *
+ * A partition is one (collection, class) in this cell: its own SQLite file, its rows in
+ * memory. A row is an immutable version of a point, numbered by an ordinal that is never
+ * used again; an update makes a new row and kills the old one. A snapshot is a counted,
+ * immutable view: rows 0 … nrows-1 with a bitmap of those that live. Readers hold
+ * snapshots and touch no lock; the writer publishes new ones after its commit, for all
+ * partitions of a transaction at once. */
+#ifndef BW_PARTITION_H
+#define BW_PARTITION_H
+#include "../base/bitmap.h"
+#include "../index/index.h"
+#include <bailiwick/engine.h>
+
+typedef struct bw_partition bw_partition; /* locked inside */
+typedef struct bw_snapshot bw_snapshot;   /* immutable */
+
+typedef struct bw_row { /* borrowed from the snapshot */
+    bw_point_id id;
+    uint64_t version;
+    bw_str payload, text;
+    bw_point_facts facts;
+} bw_row;
+
+/* What a read works on: the collection's settings and one snapshot for each permitted
+ * class that has a partition, by rising class id, all of one committed state. */
+typedef struct bw_view {
+    bw_collection_info info;
+    size_t nparts;
+    const bw_class_id *classes; /* nparts */
+    bw_snapshot *const *parts;  /* nparts, counted: bw_view_close releases them */
+    int64_t now_ns;
+} bw_view;
+
+/* Opens only classes in permit; any other partition's file is not touched. In ctx's arena. */
+BW_MUST_USE bw_status bw_view_open(bw_ctx *ctx, bw_engine *engine, bw_str tenant, bw_str name,
+                                   const bw_permit *permit, int64_t now_ns, bw_view *out);
+void bw_view_close(bw_view *view);
+
+size_t bw_snapshot_nrows(const bw_snapshot *s);
+const bw_bitmap *bw_snapshot_live(const bw_snapshot *s); /* nrows bits, expiry not applied */
+/* live minus rows expired at now_ns; in ctx's arena (or the live bitmap itself when no row can expire). */
+BW_MUST_USE bw_status bw_snapshot_visible(bw_ctx *ctx, const bw_snapshot *s, int64_t now_ns,
+                                          const bw_bitmap **out);
+void bw_snapshot_row(const bw_snapshot *s, uint32_t row, bw_row *out); /* also of dead rows */
+const bw_point_id *bw_snapshot_id(const bw_snapshot *s, uint32_t row);
+bool bw_snapshot_find(const bw_snapshot *s, const bw_point_id *id, uint32_t *row); /* live rows only */
+/* Live rows in id order (cached in the snapshot after the first call). */
+BW_MUST_USE bw_status bw_snapshot_by_id(bw_ctx *ctx, const bw_snapshot *s, const uint32_t **rows, size_t *n);
+
+/* vec: index into info.vectors. */
+const float *bw_snapshot_dense(const bw_snapshot *s, uint32_t vec, uint32_t row); /* NULL: has none */
+bool bw_snapshot_sparse(const bw_snapshot *s, uint32_t vec, uint32_t row, bw_vector *out);
+/* Rows that have the vector (nrows bits). */
+BW_MUST_USE bw_status bw_snapshot_has_vector(bw_ctx *ctx, const bw_snapshot *s, uint32_t vec, bw_bitmap *out);
+
+typedef struct bw_search_params {
+    uint32_t vec;
+    size_t k;
+    bool exact;
+    uint32_t ef_search;
+    const bw_bitmap *allowed; /* nrows bits; the caller has put `visible` and the filter into it */
+    uint32_t part;            /* label of the hits */
+} bw_search_params;
+typedef struct bw_search_trace { /* what was done, for explain; counts are summed */
+    uint64_t rows_scanned, segments_flat, segments_graph;
+} bw_search_trace;
+
+/* k best of the partition; flat below a count of allowed rows, else each segment's index. */
+BW_MUST_USE bw_status bw_snapshot_search_dense(bw_ctx *ctx, const bw_snapshot *s, const float *query,
+                                               const bw_search_params *p, bw_topk *out, bw_search_trace *trace);
+BW_MUST_USE bw_status bw_snapshot_sparse_df(bw_ctx *ctx, const bw_snapshot *s, uint32_t vec,
+                                            const uint32_t *indices, size_t n, const bw_bitmap *visible,
+                                            uint64_t *df);
+BW_MUST_USE bw_status bw_snapshot_search_sparse(bw_ctx *ctx, const bw_snapshot *s, const bw_vector *query,
+                                                const bw_search_params *p, bw_topk *out, bw_search_trace *trace);
+
+/* Text (FTS5 `porter unicode61`). Terms come from bw_text_terms, so every partition splits
+ * alike. For each visible row that holds a term: (row, tf of each term, length in tokens). */
+typedef struct bw_text_match {
+    uint32_t row, length;
+    const uint32_t *tf; /* nterms */
+} bw_text_match;
+typedef struct bw_text_stats { /* summed over the permitted partitions before scoring */
+    uint64_t ndocs, ntokens;   /* visible rows with text, and their tokens */
+} bw_text_stats;
+BW_MUST_USE bw_status bw_text_terms(bw_ctx *ctx, bw_str query, const bw_str **terms, size_t *n); /* unique words, folded */
+BW_MUST_USE bw_status bw_snapshot_text(bw_ctx *ctx, const bw_snapshot *s, const bw_str *terms, size_t nterms,
+                                       const bw_bitmap *visible, bw_text_stats *stats,
+                                       const bw_text_match **out, size_t *n);
+
+/* Payload indexes of this snapshot's partition (payload_index.h), NULL when the field has none. */
+struct bw_payload_index;
+const struct bw_payload_index *bw_snapshot_payload_index(const bw_snapshot *s, bw_str field);
+/* Payload indexes only ever gain rows; a reader holds this while it looks into one. */
+void bw_snapshot_index_rdlock(const bw_snapshot *s);
+void bw_snapshot_index_unlock(const bw_snapshot *s);
+#endif

@@ -1,0 +1,228 @@
+/* One cell's data: collections, classes, writes, reads. No policy, no HTTP.
+ *
+ * Every read and write names the classes that it may touch (bw_permit, never NULL);
+ * a class outside it is not opened, counted or timed. Thread class: a bw_engine is
+ * locked inside and may be used from any number of threads, each with its own ctx. */
+#ifndef BAILIWICK_ENGINE_H
+#define BAILIWICK_ENGINE_H
+
+#include <bailiwick/ctx.h>
+#include <bailiwick/query.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct bw_engine bw_engine;
+typedef struct bw_result bw_result;
+
+typedef struct bw_engine_options {
+    uint32_t version; /* 1 */
+    bool create;      /* make the folder and the catalogue if they are missing */
+    uint32_t open_partitions_max; /* SQLite handles kept open; 0 = 256 */
+    uint32_t seal_rows;           /* rows after which a growing segment is sealed; 0 = 50,000 */
+    uint32_t adopt_rows; /* rows written after sealing at which the graph must serve; 0 = 4,096 */
+    bool null_sync;               /* tests of speed only: synchronous=OFF */
+} bw_engine_options;
+#define BW_ENGINE_OPTIONS_INIT {1, true, 0, 0, 0, false}
+
+/* dir: the cell's data folder; borrowed. Refuses a folder of a newer format
+ * (BW_ECORRUPT) and one that another process holds (BW_EUNAVAILABLE). Finishes or
+ * drops the transactions that a crash left. */
+BW_MUST_USE bw_status bw_engine_open(bw_ctx *ctx, const char *dir,
+                                     const bw_engine_options *options, bw_engine **out);
+void bw_engine_close(bw_engine *engine); /* NULL is accepted; no request may be running */
+
+/* ---- Collections. A collection is (tenant, name); each tenant has its own names. ---- */
+
+typedef struct bw_vector_spec {
+    bw_str name;
+    uint32_t dim; /* dense: 1 … 65,536; sparse: 0 */
+    bw_metric metric;
+    bool sparse;
+    bool idf; /* sparse, modifier "idf" */
+} bw_vector_spec;
+
+typedef struct bw_index_spec { /* a payload index */
+    bw_str field;              /* payload path */
+    bw_str type;               /* keyword integer float bool geo datetime text uuid */
+    bw_str params;             /* the schema's JSON as it came, or none */
+} bw_index_spec;
+
+typedef struct bw_collection_info {
+    bw_str tenant, name;
+    uint64_t uid; /* the engine's own id of it; never shown to a caller */
+    const bw_vector_spec *vectors;
+    uint32_t nvectors;
+    const bw_index_spec *indexes;
+    uint32_t nindexes;
+    bw_str settings; /* JSON object, the caller's own; kept as it came */
+    bw_str labels;   /* default label set, the caller's own text; none = none */
+} bw_collection_info;
+
+/* BW_EEXISTS when (tenant, name) is a collection or an alias. Sets name, vectors,
+ * settings and labels of `info`; indexes must be empty. */
+BW_MUST_USE bw_status bw_collection_create(bw_ctx *ctx, bw_engine *engine,
+                                           const bw_collection_info *info);
+/* Removes the collection with its classes, files and aliases. *existed tells. */
+BW_MUST_USE bw_status bw_collection_drop(bw_ctx *ctx, bw_engine *engine, bw_str tenant,
+                                         bw_str name, bool *existed);
+/* name may be an alias. The info is copied into ctx's arena. BW_ENOTFOUND. */
+BW_MUST_USE bw_status bw_collection_get(bw_ctx *ctx, bw_engine *engine, bw_str tenant,
+                                        bw_str name, bw_collection_info *out);
+/* All collections of a tenant (none = of every tenant), by (tenant, name); in ctx's arena. */
+BW_MUST_USE bw_status bw_collection_list(bw_ctx *ctx, bw_engine *engine, bw_str tenant,
+                                         const bw_collection_info **out, size_t *n);
+/* Replaces settings and/or labels; none leaves them as they are. */
+BW_MUST_USE bw_status bw_collection_update(bw_ctx *ctx, bw_engine *engine, bw_str tenant,
+                                           bw_str name, bw_str settings, bw_str labels);
+/* Creates (or replaces) and drops payload indexes; built before the call returns. */
+BW_MUST_USE bw_status bw_collection_index_put(bw_ctx *ctx, bw_engine *engine, bw_str tenant,
+                                              bw_str name, const bw_index_spec *spec);
+BW_MUST_USE bw_status bw_collection_index_drop(bw_ctx *ctx, bw_engine *engine, bw_str tenant,
+                                               bw_str name, bw_str field);
+
+typedef enum bw_alias_action_kind { BW_ALIAS_CREATE, BW_ALIAS_RENAME, BW_ALIAS_DELETE } bw_alias_action_kind;
+typedef struct bw_alias_action {
+    bw_alias_action_kind kind;
+    bw_str alias;      /* the alias; of a rename: the old name */
+    bw_str new_alias;  /* rename */
+    bw_str collection; /* create */
+} bw_alias_action;
+typedef struct bw_alias {
+    bw_str alias, collection;
+} bw_alias;
+/* All or none, in order. */
+BW_MUST_USE bw_status bw_alias_apply(bw_ctx *ctx, bw_engine *engine, bw_str tenant,
+                                     const bw_alias_action *actions, size_t n);
+BW_MUST_USE bw_status bw_alias_list(bw_ctx *ctx, bw_engine *engine, bw_str tenant,
+                                    const bw_alias **out, size_t *n);
+
+/* ---- Classes. The engine keeps each class's canonical label text beside its id. ---- */
+
+/* Idempotent; the text is not looked into. Must precede the first write of the class. */
+BW_MUST_USE bw_status bw_class_put(bw_ctx *ctx, bw_engine *engine, const bw_class_id *id,
+                                   bw_str label_text);
+BW_MUST_USE bw_status bw_class_get(bw_ctx *ctx, bw_engine *engine, const bw_class_id *id,
+                                   bw_str *label_text);
+/* The classes that have a partition in the collection, sorted; in ctx's arena. For
+ * the decision alone: never show it, or its length, to a caller. */
+BW_MUST_USE bw_status bw_collection_classes(bw_ctx *ctx, bw_engine *engine, bw_str tenant,
+                                            bw_str name, const bw_class_id **out, size_t *n);
+/* Rises whenever the list above changes; for caches of decisions. */
+uint64_t bw_engine_class_epoch(const bw_engine *engine);
+
+/* ---- Writes ---- */
+
+typedef struct bw_point {
+    bw_point_id id;
+    bw_class_id class_id;
+    bw_str payload; /* a checked JSON object, or none; without `_…` keys */
+    bw_str text;    /* what the text index gets, or none */
+    bw_point_facts facts;
+    const bw_vector *vectors; /* cosine rows need not be normalised yet */
+    uint32_t nvectors;
+} bw_point;
+
+typedef enum bw_op_kind {
+    BW_OP_UPSERT,
+    BW_OP_DELETE,
+    BW_OP_SET_PAYLOAD,       /* merges at the top level, or under `key` */
+    BW_OP_OVERWRITE_PAYLOAD, /* replaces */
+    BW_OP_DELETE_PAYLOAD,    /* `keys`: payload paths */
+    BW_OP_CLEAR_PAYLOAD,
+    BW_OP_UPDATE_VECTORS, /* `points`: id and vectors only; merged by name */
+    BW_OP_DELETE_VECTORS  /* `keys`: vector names */
+} bw_op_kind;
+
+typedef enum bw_update_mode { BW_UPDATE_UPSERT, BW_UPDATE_INSERT_ONLY, BW_UPDATE_UPDATE_ONLY } bw_update_mode;
+
+typedef struct bw_op {
+    bw_op_kind kind;
+    const bw_point *points; /* UPSERT, UPDATE_VECTORS; same id twice: the last wins, whole */
+    uint32_t npoints;
+    const bw_point_id *ids; /* the others: ids, or */
+    uint32_t nids;
+    const bw_filter *filter; /* a filter (NULL = ids) */
+    bw_str payload;          /* SET_, OVERWRITE_PAYLOAD */
+    bw_str key;              /* SET_PAYLOAD: payload path, or none */
+    const bw_str *keys;
+    uint32_t nkeys;
+    const bw_filter *update_filter; /* UPSERT: existing points that do not match stay as they are */
+    bw_update_mode mode;
+} bw_op;
+
+/* What the decision lets this write touch. A point in a class outside `read` counts
+ * as absent. A visible point whose class is outside the set that the operation
+ * needs (remove for deletes, store for changes, relabel for moves out of a class)
+ * fails the whole call with BW_EDENIED and *denied_class. */
+typedef struct bw_access {
+    bw_permit read, store, remove, relabel;
+} bw_access;
+
+typedef struct bw_write_result {
+    uint64_t points_changed; /* upserted, changed or deleted */
+    bw_class_id denied_class;
+} bw_write_result;
+
+/* Runs ops in order as one transaction over all the partitions that they touch: after
+ * BW_OK it survives a crash and every later read sees all of it; after a failure
+ * nothing of it remains. */
+BW_MUST_USE bw_status bw_write(bw_ctx *ctx, bw_engine *engine, bw_str tenant, bw_str name,
+                               const bw_access *access, const bw_op *ops, size_t nops,
+                               bw_write_result *out);
+
+/* ---- Reads. now_ns (Unix time) hides expired points; pass one value a request. ---- */
+
+typedef struct bw_read {
+    bw_str tenant, name;
+    const bw_permit *permit;
+    int64_t now_ns;
+    const bw_permit *lookup_permit; /* of lookup_collection; NULL = none is named */
+    bool explain;
+} bw_read;
+
+/* Many queries over one view of the data (query/batch): results[i] for queries[i]. */
+BW_MUST_USE bw_status bw_query_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                                   const bw_query *queries, size_t nq, bw_result **out);
+BW_MUST_USE bw_status bw_query_groups(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                                      const bw_query *query, bw_str group_by,
+                                      uint32_t group_size, bw_result **out);
+/* Points by id, in the order asked, each once; missing ones are left out. */
+BW_MUST_USE bw_status bw_retrieve(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                                  const bw_point_id *ids, size_t n, bw_result **out);
+
+typedef struct bw_scroll {
+    const bw_filter *filter; /* NULL = none */
+    bool has_offset;
+    bw_point_id offset; /* the first id of the page */
+    uint32_t limit;
+    bool has_order_by;
+    bw_order_by order_by;
+    bool show_all_copies;
+} bw_scroll;
+/* bw_result_next tells the next page's offset. */
+BW_MUST_USE bw_status bw_scroll_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                                    const bw_scroll *scroll, bw_result **out);
+BW_MUST_USE bw_status bw_count(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                               const bw_filter *filter, uint64_t *out);
+BW_MUST_USE bw_status bw_facet(bw_ctx *ctx, bw_engine *engine, const bw_read *read, bw_str key,
+                               const bw_filter *filter, uint32_t limit,
+                               const bw_facet_hit **out, size_t *n); /* in ctx's arena */
+/* Points of the permitted classes that have a non-null value at an indexed field. */
+BW_MUST_USE bw_status bw_index_points(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                                      bw_str field, uint64_t *out);
+
+const bw_hit *bw_result_hits(const bw_result *result, size_t query, size_t *n);
+const bw_group *bw_result_groups(const bw_result *result, size_t *n);
+bool bw_result_next(const bw_result *result, bw_point_id *next); /* scroll: false at the end */
+const char *bw_result_explain(const bw_result *result);          /* JSON text, or "" */
+void bw_result_free(bw_result *result); /* NULL is accepted; before ctx is reset */
+
+/* ---- Figures for the operator (not per caller): a JSON object in ctx's arena. ---- */
+BW_MUST_USE bw_status bw_engine_stats(bw_ctx *ctx, bw_engine *engine, bw_str *json);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,65 @@
+/* Cedar (policy language 4.5): parse, evaluate, authorize. Reference: ../shared cedar
+ * description, which follows the public documentation, the Lean model and RFCs.
+ *
+ * Everything parsed is immutable after it is built, may be shared by threads, and is
+ * freed whole. Text, names and ids are copied in. Limits: nesting, size and evaluation
+ * steps are counted; passing one is an error, never a crash. */
+#ifndef BW_CEDAR_H
+#define BW_CEDAR_H
+#include "../../engine/base/json.h"
+
+typedef struct bw_cedar_policies bw_cedar_policies;
+typedef struct bw_cedar_schema bw_cedar_schema;
+typedef struct bw_cedar_entities bw_cedar_entities;
+typedef struct bw_cedar_value bw_cedar_value; /* in the ctx's arena, or owned by an entity store */
+
+typedef struct bw_cedar_uid { /* Type::Path, "id" */
+    bw_str type, id;
+} bw_cedar_uid;
+
+/* Policy ids are policy0, policy1, … in text order. On failure BW_EINVALID with line and column. */
+BW_MUST_USE bw_status bw_cedar_policies_parse(bw_ctx *ctx, bw_str text, bw_cedar_policies **out);
+void bw_cedar_policies_free(bw_cedar_policies *p);
+size_t bw_cedar_policies_count(const bw_cedar_policies *p);
+bw_str bw_cedar_policy_id(const bw_cedar_policies *p, size_t i);      /* "policy3" */
+bool bw_cedar_policy_annotation(const bw_cedar_policies *p, size_t i, bw_str key, bw_str *value);
+bool bw_cedar_policy_is_forbid(const bw_cedar_policies *p, size_t i);
+bw_str bw_cedar_policy_text(const bw_cedar_policies *p, size_t i);    /* its source */
+/* Whether any policy's condition reads context.<attribute> (a cached decision then expires with it). */
+bool bw_cedar_policies_read_context(const bw_cedar_policies *p, bw_str attribute);
+
+/* Both schema syntaxes: Cedar's own text, or JSON (text that begins with '{'). */
+BW_MUST_USE bw_status bw_cedar_schema_parse(bw_ctx *ctx, bw_str text, bw_cedar_schema **out);
+void bw_cedar_schema_free(bw_cedar_schema *s);
+/* The scopes name declared entity types and actions only; BW_EINVALID names the policy.
+ * (Strict validation of expressions is a later piece and will sit behind this call.) */
+BW_MUST_USE bw_status bw_cedar_policies_check_scopes(bw_ctx *ctx, const bw_cedar_policies *p,
+                                                     const bw_cedar_schema *s);
+
+/* Entities JSON (`[{"uid","attrs","parents","tags"}]`). With a schema: implicit __entity and
+ * __extn forms are typed by it and the action hierarchy comes from it; schema may be NULL.
+ * The transitive closure of `parents` is computed; a cycle is BW_EINVALID. */
+BW_MUST_USE bw_status bw_cedar_entities_parse(bw_ctx *ctx, const bw_json *array,
+                                              const bw_cedar_schema *schema, bw_cedar_entities **out);
+void bw_cedar_entities_free(bw_cedar_entities *e);
+
+typedef struct bw_cedar_request {
+    bw_cedar_uid principal, action, resource;
+    const bw_json *context;            /* object, or NULL = {} */
+    const bw_cedar_value *context_value; /* instead of JSON; wins when set */
+    const bw_cedar_entities *extra;    /* a second small store looked at first (e.g. one resource); or NULL */
+} bw_cedar_request;
+
+typedef struct bw_cedar_answer { /* arrays in ctx's arena: indexes of policies, ascending */
+    bool allow;
+    const uint32_t *reasons, *errors;
+    size_t nreasons, nerrors;
+    bool forbid_errored; /* a forbid among errors: Bailiwick denies then */
+} bw_cedar_answer;
+
+/* Cedar's own decision (errors skip the policy). Fails only when the request itself cannot
+ * be read (BW_EINVALID) or a limit is passed. */
+BW_MUST_USE bw_status bw_cedar_authorize(bw_ctx *ctx, const bw_cedar_policies *p,
+                                         const bw_cedar_entities *e, const bw_cedar_schema *schema,
+                                         const bw_cedar_request *request, bw_cedar_answer *out);
+#endif

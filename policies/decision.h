@@ -1,0 +1,85 @@
+/* Decisions: Cedar's answer for (principal, action, class, context), cached, and the
+ * permitted set made of them. Rules of ours beyond Cedar: a forbid that errors denies,
+ * whatever cannot be decided denies. One authority is shared by all threads; replacing
+ * its policies or entities is atomic and empties the cache. */
+#ifndef BW_DECISION_H
+#define BW_DECISION_H
+#include "catalogue.h"
+#include "cedar/cedar.h"
+#include "labels.h"
+
+typedef struct bw_authority bw_authority;
+
+typedef enum bw_action {
+    BW_ACTION_QUERY, BW_ACTION_STORE, BW_ACTION_REPLICATE, BW_ACTION_TRANSFER, BW_ACTION_EXPORT,
+    BW_ACTION_EMBED, BW_ACTION_DELETE, BW_ACTION_ERASE, BW_ACTION_RELABEL,
+    BW_ACTION_MANAGE_COLLECTION, BW_ACTION_READ_AUDIT, BW_ACTION_ADMIN,
+    BW_ACTION_COUNT
+} bw_action;
+const char *bw_action_name(bw_action a); /* "Query", … Cedar's name */
+bool bw_action_parse(bw_str name, bw_action *out);
+
+typedef struct bw_principal { /* proved by the key; strings borrowed */
+    bw_str id, tenant, seat; /* seat: country the person or system acts from */
+    uint32_t clearance;
+    const bw_str *roles;
+    size_t nroles;
+} bw_principal;
+
+typedef struct bw_place { /* a cell or a provider's node */
+    bw_str id, country, operator_id;
+    const bw_str *certs, *hw;
+    size_t ncerts, nhw;
+} bw_place;
+
+typedef struct bw_authority_options {
+    bw_str schema;    /* Cedar schema text */
+    bw_str policies;  /* Cedar policy text */
+    bw_str entities;  /* operator's entities JSON (legal entities, tenants, nodes), or none */
+    const bw_catalogue *catalogue; /* borrowed for the life of the authority */
+    bw_place at;      /* this cell; copied */
+} bw_authority_options;
+
+BW_MUST_USE bw_status bw_authority_new(bw_ctx *ctx, const bw_authority_options *o, bw_authority **out);
+void bw_authority_free(bw_authority *a);
+/* Atomic: a bad set leaves the old one in force. version rises by one. */
+BW_MUST_USE bw_status bw_authority_set_policies(bw_ctx *ctx, bw_authority *a, bw_str policies);
+BW_MUST_USE bw_status bw_authority_set_entities(bw_ctx *ctx, bw_authority *a, bw_str entities);
+uint64_t bw_authority_version(const bw_authority *a); /* policies and entities together */
+BW_MUST_USE bw_status bw_authority_policies_text(bw_ctx *ctx, bw_authority *a, bw_str *out);
+
+typedef struct bw_question {
+    const bw_principal *principal;
+    bw_action action;
+    bw_str purpose;
+    const bw_str *safeguards; /* sorted, unique */
+    size_t nsafeguards;
+    const bw_place *dest; /* moves; NULL = this cell */
+    int64_t now_ns;
+} bw_question;
+
+typedef struct bw_decision { /* arrays in ctx's arena */
+    bool allow;
+    const bw_str *policies; /* determining: @id where there is one, else policyN; sorted */
+    size_t npolicies;
+    const bw_str *errors;   /* policies that errored */
+    size_t nerrors;
+} bw_decision;
+
+/* One class. label_text: the canonical form (also the cache's key through its id). */
+BW_MUST_USE bw_status bw_decide_class(bw_ctx *ctx, bw_authority *a, const bw_question *q,
+                                      const bw_class_id *class_id, bw_str label_text, bw_decision *out);
+/* A collection or the cell itself (ManageCollection, ReadAudit, Admin).
+ * kind: "Collection" or "Node"; collection: its tenant and name. */
+BW_MUST_USE bw_status bw_decide_object(bw_ctx *ctx, bw_authority *a, const bw_question *q, const char *kind,
+                                       bw_str tenant, bw_str name, bw_decision *out);
+/* The classes among `classes` (sorted) that are allowed; in ctx's arena, never NULL arrays.
+ * Denials cost nothing extra: their policies are asked for by bw_decide_class when needed.
+ * digest: 16 bytes over (principal, action, context, version, classes). */
+BW_MUST_USE bw_status bw_permitted_set(bw_ctx *ctx, bw_authority *a, const bw_question *q,
+                                       const bw_class_id *classes, const bw_str *label_texts, size_t n,
+                                       bw_permit *out, uint8_t digest[16]);
+/* Dry run: the same question against other policy text; nothing is kept. */
+BW_MUST_USE bw_status bw_decide_dry(bw_ctx *ctx, bw_authority *a, bw_str policies, const bw_question *q,
+                                    bw_str label_text, bw_decision *out);
+#endif
