@@ -7,7 +7,7 @@
  * cJSON is the oracle of the fuzz target, not the parser: it keeps no spans, rounds
  * integers to doubles and lets duplicate keys through (measured, security.md M6).
  *
- * Refused: invalid UTF-8, NUL and raw control characters in strings, \u0000, lone
+ * Refused: invalid UTF-8, NUL and raw control characters in strings, \u0000 (unless nul_ok), lone
  * surrogate escapes, duplicate keys, bytes after the value, numbers outside the
  * grammar or beyond double, more than the limits below. No recursion. */
 #ifndef BW_JSON_H
@@ -39,9 +39,10 @@ typedef struct bw_json_limits {
     uint32_t depth_max;  /* 64 for requests and payloads, 256 for Cedar data */
     uint32_t nodes_max;  /* 0 = 1,000,000 */
     size_t bytes_max;    /* 0 = 33,554,432 */
+    bool nul_ok;         /* accept the escape \u0000 in strings: Cedar's strings may hold it */
 } bw_json_limits;
-#define BW_JSON_REQUEST ((bw_json_limits){64, 1000000, 33554432})
-#define BW_JSON_CEDAR ((bw_json_limits){256, 4000000, 268435456})
+#define BW_JSON_REQUEST ((bw_json_limits){64, 1000000, 33554432, false})
+#define BW_JSON_CEDAR ((bw_json_limits){256, 4000000, 268435456, true})
 
 /* On failure BW_EINVALID with a message that names the byte offset and, where it is
  * known, the JSON pointer. BW_ENOMEM when the arena's budget is spent. */
