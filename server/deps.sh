@@ -4,7 +4,8 @@
 #
 #   sh server/deps.sh build    compilers, Debian's libraries, FAISS, libmicrohttpd
 #   sh server/deps.sh model    the default embedding model
-#   sh server/deps.sh test     clients and tools that the tests drive
+#   sh server/deps.sh clients  the Python clients (LangChain, LlamaIndex, qdrant-client)
+#   sh server/deps.sh test     all clients and tools that the tests drive
 #
 # Debian 12's FAISS has no C API and its libmicrohttpd lets requests be smuggled: there,
 # both are built once from Debian's own signed source packages. apt's set-up is left as it
@@ -143,9 +144,15 @@ deps_model() {
 pip_run() { python3 -m pip "$@"; }
 
 deps_test() {
-    apt_need python3 python3-venv python3-pip clang curl
+    apt_need clang curl
     cv=$(clang --version | sed -n 's/.*version \([0-9]*\).*/\1/p' | head -1)
     apt_need "libclang-rt-$cv-dev"
+    deps_clients
+    deps_node
+}
+
+deps_clients() {
+    apt_need python3 python3-venv python3-pip
     req=$here/../tests/requirements.txt
     venv=$BW_DEPS/venv
     # One stamp a requirement list and Python: a new list makes the folder anew.
@@ -158,7 +165,6 @@ deps_test() {
             { grep -v WARNING "$BW_DEPS/pip.log" | tail -10 >&2; die "pip install failed"; }
         printf '%s\n' "$want" >"$venv/.stamp"
     fi
-    deps_node
 }
 
 # @langchain/qdrant wants Node 20 or newer; Debian 12 has 18: there a Node comes as an npm
@@ -188,7 +194,8 @@ for part; do
     case $part in
     build) deps_build ;;
     model) deps_model ;;
+    clients) deps_clients ;;
     test) deps_test ;;
-    *) die "unknown part: $part (build, model, test)" ;;
+    *) die "unknown part: $part (build, model, clients, test)" ;;
     esac
 done

@@ -169,8 +169,8 @@ def forbidden_step(rng, c, pool, writer, alien):
         alien.ok("PUT", f"{p}/points?wait=true", {"points": [
             {"id": i, "vector": vector(rng), "payload": {"page_content": SECRET, "_labels": OPEN[0]}} for i in rng.sample(range(60), 5)]})
     else:
-        writer.cell.key_add(id=f"extra{rng.getrandbits(32)}", tenant="acme", clearance=rng.randint(0, 5),
-                            purposes=["support"], purpose="support")
+        writer.cell.key_add(f"extra{rng.getrandbits(32)}", tenant="acme", clearance=rng.randint(0, 5),
+                            purposes=["support"])
 
 
 @pytest.fixture(scope="module")
@@ -178,23 +178,24 @@ def worlds():
     """Two cells from one folder, so that their secrets and keys are the same."""
     tmp = tempfile.mkdtemp(prefix="bw-ni-")
     a_dir, b_dir = os.path.join(tmp, "a"), os.path.join(tmp, "b")
-    first = Cell(data=a_dir)
+    first = Cell(dev=False, data=a_dir, country="FR")
+    first.init()
     first.start()
-    keys = {}
-    keys["observer"] = first.key_add(id="observer", tenant="acme", clearance=2, seat="FR", roles=["editor"],
-                                     purposes=["support"], purpose="support")
-    keys["writer"] = first.key_add(id="writer", tenant="acme", clearance=5, seat="FR", roles=["editor", "admin"],
-                                   purposes=["support", "payroll", "care"], purpose="support")
-    keys["alien"] = first.key_add(id="alien", tenant="hosp", clearance=5, seat="FR", roles=["editor", "admin"],
-                                  purposes=["support"], purpose="support")
-    first.stop()
+    keys = {
+        "observer": first.key_add("observer", tenant="acme", clearance=2, roles=["editor"], purposes=["support"]),
+        "writer": first.key_add("writer", tenant="acme", clearance=5, roles=["editor", "admin"],
+                                purposes=["support", "payroll", "care"], default_purpose="support"),
+        "alien": first.key_add("alien", tenant="hosp", clearance=5, roles=["editor", "admin"], purposes=["support"]),
+    }
+    assert first.stop() == 0
     shutil.copytree(a_dir, b_dir)
-    a, b = Cell(data=a_dir, admin_key=first.admin_key), Cell(data=b_dir, admin_key=first.admin_key)
+    a, b = Cell(dev=False, data=a_dir), Cell(dev=False, data=b_dir)
+    a.admin_key = b.admin_key = first.admin_key
     a.start()
     b.start()
     yield a, b, keys
-    a.stop()
-    b.stop()
+    for w in (a, b):
+        assert w.stop() == 0
     shutil.rmtree(tmp, ignore_errors=True)
 
 
