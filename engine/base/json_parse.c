@@ -24,6 +24,7 @@ typedef struct parser {
     bw_ctx *ctx;
     const char *start, *p, *end;
     uint32_t nodes, nodes_max, depth, depth_max;
+    bool nul_ok;
     frame *frames;
     bw_json *root;
 } parser;
@@ -95,7 +96,7 @@ static int32_t unicode_escape(const char **p, const char *end)
         return -1;
     int32_t c = hex4(*p);
     *p += 4;
-    if (c <= 0 || (c >= 0xDC00 && c <= 0xDFFF))
+    if (c < 0 || (c >= 0xDC00 && c <= 0xDFFF))
         return -1;
     if (c < 0xD800 || c > 0xDBFF)
         return c;
@@ -131,7 +132,7 @@ static bw_status unescape(parser *ps, const char *p, const char *end, bw_str *ou
         case 't': *o++ = '\t'; break;
         case 'u': {
             int32_t u = unicode_escape(&p, end);
-            if (u < 0)
+            if (u < 0 || (u == 0 && !ps->nul_ok))
                 return syntax(ps, at, "a \\u escape that is not allowed");
             o = put_utf8(o, (uint32_t)u);
             break;
@@ -422,7 +423,7 @@ static bw_status parse(parser *ps)
 bw_status bw_json_parse(bw_ctx *ctx, bw_str text, bw_json_limits limits, bw_json **out)
 {
     frame frames[DEPTH_CAP] UNINITIALIZED;
-    parser ps = {.ctx = ctx, .frames = frames};
+    parser ps = {.ctx = ctx, .frames = frames, .nul_ok = limits.nul_ok};
     ps.start = ps.p = text.ptr ? text.ptr : "";
     ps.end = ps.start + text.len;
     ps.depth_max = limits.depth_max < DEPTH_CAP ? limits.depth_max : DEPTH_CAP;

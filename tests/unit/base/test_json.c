@@ -126,7 +126,7 @@ static void test_json_parse__counts_depth_nodes_and_bytes(void **state)
     memset(deep, '[', 256);
     memset(deep + 256, ']', 256);
     assert_int_equal(parse_as(ctx, deep, 512, BW_JSON_CEDAR, &v), BW_OK);
-    bw_json_limits small = {4, 3, 16};
+    bw_json_limits small = {.depth_max = 4, .nodes_max = 3, .bytes_max = 16};
     assert_int_equal(parse_as(ctx, "[true,true]", 11, small, &v), BW_OK);
     assert_int_equal(parse_as(ctx, "[true,true,1]", 13, small, &v), BW_EINVALID);
     assert_int_equal(parse_as(ctx, "[1,2,3,4,5,6,7]", 15, small, &v), BW_OK);
@@ -164,6 +164,17 @@ static void test_json_parse__decodes_escapes(void **state)
     assert_true(bw_str_is(v->str, "\"\\/\b\f\n\r\t\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\x01"));
     assert_int_equal(parse_text(ctx, "\"0123456789abcdef\xC3\xA9 0123456789abcdef\"", &v), BW_OK);
     assert_int_equal(v->str.len, 35);
+}
+
+static void test_json_parse__takes_the_nul_escape_only_where_allowed(void **state)
+{
+    bw_ctx *ctx = *state;
+    bw_json *v;
+    assert_int_equal(parse_as(ctx, "\"a\\u0000b\"", 10, BW_JSON_CEDAR, &v), BW_OK);
+    assert_int_equal(v->str.len, 3);
+    assert_memory_equal(v->str.ptr, "a\0b", 3);
+    assert_int_equal(parse_as(ctx, "\"a\\u0000b\"", 10, BW_JSON_REQUEST, &v), BW_EINVALID);
+    assert_int_equal(parse_as(ctx, "\"a\0b\"", 5, BW_JSON_CEDAR, &v), BW_EINVALID);
 }
 
 static void test_json_numbers__integers_are_exact(void **state)
@@ -370,6 +381,7 @@ int main(void)
         T(test_json_parse__counts_depth_nodes_and_bytes),
         T(test_json_parse__finds_duplicates_in_large_objects),
         T(test_json_parse__decodes_escapes),
+        T(test_json_parse__takes_the_nul_escape_only_where_allowed),
         T(test_json_numbers__integers_are_exact),
         T(test_json_numbers__elements_and_u32),
         T(test_json_numbers__equal_strtod),
