@@ -64,7 +64,8 @@ static int setup(void **state)
         bw_json *line;
         bw_json_limits limits = BW_JSON_REQUEST;
         limits.nul_ok = true;
-        assert_int_equal(bw_json_parse(r.ctx, (bw_str){all.ptr + i, n}, limits, &line), BW_OK);
+        if (bw_json_parse(r.ctx, (bw_str){all.ptr + i, n}, limits, &line) != BW_OK)
+            fail_msg("reference line %zu: %s", r.n, bw_ctx_message(r.ctx));
         r.text[r.n] = bw_json_get(line, "text")->str;
         r.ids[r.n] = bw_json_get(line, "input_ids");
         r.vector[r.n++] = bw_json_get(line, "embedding");
@@ -78,6 +79,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     reference *r = *state;
+    if (!r)
+        return 0;
     bw_encoder_close(r->e);
     bw_ctx_free(r->ctx);
     return 0;
