@@ -99,6 +99,9 @@ BW_MUST_USE bw_status bw_gate_class(bw_request *r, const bw_collection_info *inf
 bw_status bw_gate_denied(bw_request *r, const bw_class_id *class_id, bw_action action);
 /* The label set of a class as JSON text (canonical form), for answers; in ctx's arena. */
 BW_MUST_USE bw_status bw_gate_label_text(bw_request *r, const bw_class_id *class_id, bw_str *out);
+/* The keyed hash of a data subject's id (BLAKE2b under a secret of this cell, as hex), for
+ * bw_point_facts.subject; in ctx's arena. The id itself is kept nowhere else. */
+BW_MUST_USE bw_status bw_gate_subject(bw_request *r, bw_str subject, bw_str *out);
 /* The HTTP status that a failed handler's answer has; a handler may set response->status
  * itself before it fails to choose another (e.g. 422 for a value out of range). */
 void bw_audit_add_id(bw_audit_record *a, const bw_point_id *id, const bw_class_id *class_id);
