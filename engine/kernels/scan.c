@@ -10,7 +10,7 @@
 
 enum {
     RUN_MAX = 128,         /* rows of one kernel call; 512 bytes of keys */
-    PREFETCH_LINES_MAX = 8 /* of the next lone row: its head; the stream does the rest */
+    PREFETCH_LINES_MAX = 24 /* of the next lone row: its head; the stream does the rest */
 };
 
 typedef void rows_fn(const float *query, const float *rows, size_t n, size_t dim, float *out);
