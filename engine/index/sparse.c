@@ -1,0 +1,182 @@
+/* Sparse vectors: one inverted list an index, rows rising, scored list by list.
+ *
+ * A query's lists are added into one array of sums in rising order of index, so a row's
+ * sum is one fixed chain of roundings: the same bits in any segment, after any restart.
+ * The array is one float a row (4 MB for a million rows) from the request's arena, which
+ * beats merging cursors while partitions are small; a bitmap of touched rows keeps the
+ * walk over the result short. Leaves out: upper bounds (WAND), compression, deletes (the
+ * caller's bitmap). */
+#include "../base/map.h"
+#include "index.h"
+
+typedef struct posting {
+    uint32_t row;
+    float value;
+} posting;
+
+typedef struct list {
+    posting *items;
+    size_t n, cap;
+} list;
+
+struct bw_sparse_index {
+    bw_map *numbers; /* index (4 bytes) -> its list's number + 1 */
+    list *lists;
+    size_t nlists, cap;
+    size_t rows; /* one more than the last row added */
+};
+
+bw_sparse_index *bw_sparse_new(void)
+{
+    bw_sparse_index *ix = bw_calloc(1, sizeof *ix);
+    if (!ix)
+        return NULL;
+    ix->numbers = bw_map_new();
+    if (!ix->numbers) {
+        bw_free(ix);
+        return NULL;
+    }
+    return ix;
+}
+
+void bw_sparse_free(bw_sparse_index *ix)
+{
+    if (!ix)
+        return;
+    for (size_t i = 0; i < ix->nlists; i++)
+        bw_free(ix->lists[i].items);
+    bw_free(ix->lists);
+    bw_map_free(ix->numbers);
+    bw_free(ix);
+}
+
+/* NULL when no row has the index. */
+static const list *list_get(const bw_sparse_index *ix, uint32_t index)
+{
+    const uint64_t *number = bw_map_get(ix->numbers, &index, sizeof index);
+    return number && *number ? &ix->lists[*number - 1] : NULL;
+}
+
+/* Finds or makes the list of an index; room for one more list first, so that the map
+ * never names a list that is not there. NULL: no memory. */
+static list *list_put(bw_sparse_index *ix, uint32_t index)
+{
+    if (ix->nlists == ix->cap) {
+        const size_t cap = ix->cap ? 2 * ix->cap : 64;
+        size_t bytes;
+        if (__builtin_mul_overflow(cap, sizeof(list), &bytes))
+            return NULL;
+        list *grown = bw_realloc(ix->lists, bytes);
+        if (!grown)
+            return NULL;
+        ix->lists = grown;
+        ix->cap = cap;
+    }
+    bool fresh;
+    uint64_t *number = bw_map_put(ix->numbers, &index, sizeof index, &fresh);
+    if (!number)
+        return NULL;
+    if (*number == 0) {
+        ix->lists[ix->nlists] = (list){0};
+        *number = ++ix->nlists;
+    }
+    return &ix->lists[*number - 1];
+}
+
+static bool list_reserve(list *l)
+{
+    if (l->n < l->cap)
+        return true;
+    const size_t cap = l->cap ? l->cap + l->cap / 2 + 1 : 4;
+    size_t bytes;
+    if (__builtin_mul_overflow(cap, sizeof(posting), &bytes))
+        return false;
+    posting *grown = bw_realloc(l->items, bytes);
+    if (!grown)
+        return false;
+    l->items = grown;
+    l->cap = cap;
+    return true;
+}
+
+bw_status bw_sparse_add(bw_ctx *ctx, bw_sparse_index *ix, uint32_t row, const uint32_t *indices,
+                        const float *values, size_t n)
+{
+    /* A row that went back (out of order, or twice) would break every list's order. */
+    if (row < ix->rows)
+        return bw_fail(ctx, BW_EINTERNAL, "sparse row %u comes after row %zu", row, ix->rows - 1);
+    for (size_t i = 1; i < n; i++)
+        if (indices[i] <= indices[i - 1])
+            return bw_fail(ctx, BW_EINVALID, "sparse indices are not strictly ascending");
+    /* Room for all of it first: a failure leaves no half row behind. */
+    for (size_t i = 0; i < n; i++) {
+        list *l = list_put(ix, indices[i]);
+        if (!l || !list_reserve(l))
+            return bw_fail_nomem(ctx);
+    }
+    for (size_t i = 0; i < n; i++) {
+        list *l = list_put(ix, indices[i]);
+        assert(l != NULL && l->n < l->cap);
+        l->items[l->n++] = (posting){row, values[i]};
+    }
+    ix->rows = (size_t)row + 1;
+    return BW_OK;
+}
+
+bw_status bw_sparse_df(bw_ctx *ctx, const bw_sparse_index *ix, const uint32_t *indices, size_t n,
+                       const bw_bitmap *live, uint64_t *df)
+{
+    (void)ctx;
+    for (size_t i = 0; i < n; i++) {
+        const list *l = list_get(ix, indices[i]);
+        for (size_t p = 0; l && p < l->n; p++)
+            df[i] += bw_bitmap_get(live, l->items[p].row);
+    }
+    return BW_OK;
+}
+
+static void list_sum(const list *l, float value, const bw_bitmap *allowed, float *sums,
+                     bw_bitmap *touched)
+{
+    for (size_t p = 0; p < l->n; p++) {
+        const uint32_t row = l->items[p].row;
+        if (!bw_bitmap_get(allowed, row))
+            continue;
+        sums[row] += value * l->items[p].value;
+        bw_bitmap_set(touched, row);
+    }
+}
+
+bw_status bw_sparse_search(bw_ctx *ctx, const bw_sparse_index *ix, const uint32_t *indices,
+                           const float *values, size_t n, const bw_bitmap *allowed,
+                           const bw_point_id *ids, uint32_t part, bw_topk *out)
+{
+    assert(allowed != NULL);
+    const size_t rows = ix->rows < allowed->nbits ? ix->rows : allowed->nbits;
+    if (rows == 0 || n == 0 || out->k == 0)
+        return BW_OK;
+    for (size_t i = 1; i < n; i++)
+        if (indices[i] <= indices[i - 1])
+            return bw_fail(ctx, BW_EINVALID, "sparse indices are not strictly ascending");
+    const bw_arena_mark mark = bw_arena_mark_get(ctx);
+    float *sums = bw_arena_calloc(ctx, rows, sizeof *sums);
+    bw_bitmap touched;
+    if (!sums || bw_bitmap_arena(ctx, rows, &touched) != BW_OK) {
+        bw_arena_release(ctx, mark);
+        return BW_ENOMEM;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const list *l = list_get(ix, indices[i]);
+        if (l)
+            list_sum(l, values[i], allowed, sums, &touched);
+    }
+    for (size_t r = bw_bitmap_next(&touched, 0); r < rows; r = bw_bitmap_next(&touched, r + 1)) {
+        const float key = sums[r];
+        if (key == 0 || key != key || !bw_topk_wants(out, key))
+            continue;
+        const bw_candidate c = {key, part, (uint32_t)r, ids[r]};
+        bw_topk_push(out, &c);
+    }
+    bw_arena_release(ctx, mark);
+    return BW_OK;
+}
