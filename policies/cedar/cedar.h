@@ -48,6 +48,7 @@ typedef struct bw_cedar_request {
     const bw_json *context;            /* object, or NULL = {} */
     const bw_cedar_value *context_value; /* instead of JSON; wins when set */
     const bw_cedar_entities *extra;    /* a second small store looked at first (e.g. one resource); or NULL */
+    bool unchecked; /* do not hold the request against the schema (it still gives the actions) */
 } bw_cedar_request;
 
 typedef struct bw_cedar_answer { /* arrays in ctx's arena: indexes of policies, ascending */

@@ -1,0 +1,196 @@
+/* The authorizer: language description, section 5. Every policy whose scope matches is
+ * evaluated; one that errors is skipped and listed; forbid beats permit. */
+#include "index.h"
+#include "schema.h"
+
+typedef struct verdicts {
+    uint32_t *permits, *forbids, *errors;
+    size_t npermits, nforbids, nerrors;
+    bool forbid_errored;
+} verdicts;
+
+/* ---- the request ---- */
+static bool holds(const uint32_t *types, uint32_t n, uint32_t type)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (types[i] == type)
+            return true;
+    return false;
+}
+
+static bw_status check_uid(bw_ctx *ctx, const bw_cedar_schema *schema, const bw_cedar__uid *uid,
+                           const uint32_t *types, uint32_t n, const char *what)
+{
+    uint32_t type = bw_cedar__schema_type(schema, uid->type);
+    if (type == BW_CEDAR__NO_TYPE || !holds(types, n, type))
+        return bw_fail(ctx, BW_EINVALID, "the action does not apply to a %s of this type", what);
+    if (!bw_cedar__schema_id_ok(schema, uid))
+        return bw_fail(ctx, BW_EINVALID, "the %s's enumerated type has no such id", what);
+    return BW_OK;
+}
+
+/* The action's declaration, after the request was checked against it. */
+static bw_status check_request(bw_ctx *ctx, const bw_cedar_schema *schema, const bw_cedar__uid uids[3],
+                               const bw_cedar__action_type **out)
+{
+    const bw_cedar__object *o = bw_cedar__store_get(&schema->actions, &uids[1]);
+    if (!o || !o->defined)
+        return bw_fail(ctx, BW_EINVALID, "the schema does not declare the action");
+    const bw_cedar__action_type *a = &schema->action_types[o - schema->actions.objects];
+    if (!a->context)
+        return bw_fail(ctx, BW_EINVALID, "the action is a group and applies to nothing");
+    bw_status st = check_uid(ctx, schema, &uids[0], a->principals, a->nprincipals, "principal");
+    if (st == BW_OK)
+        st = check_uid(ctx, schema, &uids[2], a->resources, a->nresources, "resource");
+    *out = a;
+    return st;
+}
+
+static bw_status read_context(bw_ctx *ctx, const bw_cedar_schema *schema,
+                              const bw_cedar__action_type *action, const bw_cedar_request *q,
+                              bw_cedar_value *out)
+{
+    const bw_cedar__type *type = action ? action->context : NULL;
+    if (q->context_value) {
+        *out = *q->context_value;
+        if (out->kind != BW_CEDAR__RECORD || (type && !bw_cedar__value_fits(schema, out, type)))
+            return bw_fail(ctx, BW_EINVALID, "the context does not have the schema's type");
+        return BW_OK;
+    }
+    static const bw_json none = {.kind = BW_JSON_OBJECT};
+    bw_cedar__reader r = {ctx, ctx, schema};
+    const bw_json *json = q->context ? q->context : &none;
+    if (json->kind != BW_JSON_OBJECT)
+        return bw_fail(ctx, BW_EINVALID, "the context must be an object");
+    bw_status st = bw_cedar__read_value(&r, json, type, 1, out);
+    if (st == BW_OK && out->kind != BW_CEDAR__RECORD)
+        return bw_fail(ctx, BW_EINVALID, "the context must be a record");
+    return st;
+}
+
+/* ---- the answer ---- */
+static bw_status judge(bw_cedar__run *run, const bw_cedar_policies *set, uint32_t i, verdicts *v)
+{
+    const bw_cedar__policy *p = &set->policies[i];
+    bw_cedar__outcome outcome = BW_CEDAR__YES;
+    if (p->code) {
+        bw_arena_mark mark = bw_arena_mark_get(run->ctx);
+        outcome = bw_cedar__eval(run, p->code);
+        bw_arena_release(run->ctx, mark);
+    }
+    switch (outcome) {
+    case BW_CEDAR__NO:
+        return BW_OK;
+    case BW_CEDAR__YES:
+        if (p->forbid)
+            v->forbids[v->nforbids++] = i;
+        else
+            v->permits[v->npermits++] = i;
+        return BW_OK;
+    case BW_CEDAR__ERRED:
+        v->errors[v->nerrors++] = i;
+        v->forbid_errored |= p->forbid;
+        return BW_OK;
+    case BW_CEDAR__STOPPED:
+        break;
+    }
+    if (run->steps > BW_CEDAR_STEPS_MAX)
+        return bw_fail(run->ctx, BW_EINVALID, "evaluation takes more than %d steps", BW_CEDAR_STEPS_MAX);
+    return bw_fail_nomem(run->ctx);
+}
+
+static bw_status judge_all(bw_cedar__run *run, const bw_cedar_policies *set, bw_cedar_answer *out)
+{
+    verdicts v = {0};
+    uint64_t *matching;
+    bw_status st = bw_cedar__index_match(set, run, &matching);
+    if (st != BW_OK)
+        return st;
+    size_t n = 0;
+    for (uint32_t w = 0; w <= set->n / 64; w++)
+        n += (size_t)__builtin_popcountll(matching[w]);
+    v.permits = bw_arena_alloc(run->ctx, 3 * n * sizeof *v.permits);
+    run->stack = bw_arena_alloc(run->ctx, (set->stack_max + 1) * sizeof *run->stack);
+    if (!v.permits || !run->stack)
+        return bw_fail_nomem(run->ctx);
+    v.forbids = v.permits + n;
+    v.errors = v.forbids + n;
+    run->stack[0] = (bw_cedar_value){0};
+    for (uint32_t w = 0; w <= set->n / 64; w++)
+        for (uint64_t bits = matching[w]; bits; bits &= bits - 1) {
+            st = judge(run, set, w * 64 + (uint32_t)__builtin_ctzll(bits), &v);
+            if (st != BW_OK)
+                return st;
+        }
+    bool allow = v.nforbids == 0 && v.npermits > 0;
+    *out = (bw_cedar_answer){.allow = allow,
+                             .reasons = allow ? v.permits : v.forbids,
+                             .nreasons = allow ? v.npermits : v.nforbids,
+                             .errors = v.errors,
+                             .nerrors = v.nerrors,
+                             .forbid_errored = v.forbid_errored};
+    return BW_OK;
+}
+
+bw_status bw_cedar_authorize(bw_ctx *ctx, const bw_cedar_policies *p, const bw_cedar_entities *e,
+                             const bw_cedar_schema *schema, const bw_cedar_request *request,
+                             bw_cedar_answer *out)
+{
+    const bw_cedar_uid *named[3] = {&request->principal, &request->action, &request->resource};
+    bw_cedar__uid uids[3];
+    bw_cedar__run run = {.ctx = ctx};
+    run.stores[0] = request->extra;
+    run.stores[1] = e;
+    run.stores[2] = schema ? &schema->actions : NULL;
+    for (int i = 0; i < 3; i++)
+        uids[i] = bw_cedar__uid_make(named[i]->type, named[i]->id);
+    const bw_cedar__action_type *action = NULL;
+    bw_status st = BW_OK;
+    if (schema && !request->unchecked)
+        st = check_request(ctx, schema, uids, &action);
+    if (st == BW_OK)
+        st = read_context(ctx, schema, action, request, &run.vars[BW_CEDAR__CONTEXT]);
+    if (st != BW_OK)
+        return st;
+    for (int i = 0; i < 3; i++)
+        run.objects[i] = bw_cedar__find(&run, &uids[i]);
+    for (int i = 0; i < 3; i++)
+        run.vars[i] = bw_cedar__entity(&uids[i]);
+    return judge_all(&run, p, out);
+}
+
+/* ---- looking at a set ---- */
+size_t bw_cedar_policies_count(const bw_cedar_policies *p)
+{
+    return p->n;
+}
+
+bw_str bw_cedar_policy_id(const bw_cedar_policies *p, size_t i)
+{
+    assert(i < p->n);
+    return p->policies[i].id;
+}
+
+bool bw_cedar_policy_annotation(const bw_cedar_policies *p, size_t i, bw_str key, bw_str *value)
+{
+    assert(i < p->n);
+    const bw_cedar__policy *policy = &p->policies[i];
+    for (uint32_t k = 0; k < policy->nannotations; k++)
+        if (bw_str_eq(policy->annotations[k].key, key)) {
+            *value = policy->annotations[k].value;
+            return true;
+        }
+    return false;
+}
+
+bool bw_cedar_policy_is_forbid(const bw_cedar_policies *p, size_t i)
+{
+    assert(i < p->n);
+    return p->policies[i].forbid;
+}
+
+bw_str bw_cedar_policy_text(const bw_cedar_policies *p, size_t i)
+{
+    assert(i < p->n);
+    return p->policies[i].text;
+}

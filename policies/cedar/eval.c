@@ -1,0 +1,453 @@
+/* The evaluator: runs one policy's program on a stack of values. No recursion, no heap;
+ * what a program builds (sets, records, addresses) goes into the request's arena and is
+ * dropped after the policy. Semantics: language description, section 4. */
+#include "code.h"
+
+const bw_cedar__object *bw_cedar__find(const bw_cedar__run *run, const bw_cedar__uid *uid)
+{
+    for (int i = 0; i < 3; i++) /* the request's own uids were looked up at the start */
+        if (run->vars[i].u.uid == uid)
+            return run->objects[i];
+    for (int i = 0; i < 3; i++) {
+        const bw_cedar__object *o = run->stores[i] ? bw_cedar__store_get(run->stores[i], uid) : NULL;
+        if (o && o->defined)
+            return o;
+    }
+    return NULL;
+}
+
+/* ---- ancestry ---- */
+static bool store_is_in(const bw_cedar_entities *s, const bw_cedar__object *a, const bw_cedar__uid *b)
+{
+    const bw_cedar__object *o = bw_cedar__store_get(s, b);
+    return o && bw_cedar__object_below(a, (uint32_t)(o - s->objects));
+}
+
+static bool extra_defines(const bw_cedar_entities *extra, const bw_cedar__uid *uid)
+{
+    const bw_cedar__object *o = bw_cedar__store_get(extra, uid);
+    return o && o->defined;
+}
+
+/* Ancestry that may cross from the small store to the base and back: marks every uid of
+ * the small store that a reaches, until nothing changes. An object defined in the small
+ * store hides one of the base. */
+static bool crossing(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar__uid *b)
+{
+    const bw_cedar_entities *extra = run->stores[0], *base = run->stores[1];
+    bool *mark = bw_arena_calloc(run->ctx, extra->n, 1);
+    if (!mark) {
+        run->reason = "out of memory";
+        run->steps = BW_CEDAR_STEPS_MAX + 1u;
+        return false;
+    }
+    const bw_cedar__object *start = bw_cedar__store_get(extra, a);
+    if (start)
+        mark[start - extra->objects] = true;
+    const bw_cedar__object *low = start && start->defined ? NULL : bw_cedar__store_get(base, a);
+    if (low && store_is_in(base, low, b))
+        return true;
+    for (uint32_t v = 0; low && v < extra->n; v++)
+        mark[v] = mark[v] || store_is_in(base, low, &extra->objects[v].uid);
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (uint32_t u = 0; u < extra->n; u++) {
+            const bw_cedar__object *o = &extra->objects[u];
+            if (!mark[u])
+                continue;
+            run->steps += extra->n;
+            if (bw_cedar__uid_eq(&o->uid, b))
+                return true;
+            for (uint32_t k = 0; k < o->nancestors; k++)
+                if (!mark[o->ancestors[k]])
+                    changed = mark[o->ancestors[k]] = true;
+            const bw_cedar__object *same = o->defined ? NULL : bw_cedar__store_get(base, &o->uid);
+            if (same && store_is_in(base, same, b))
+                return true;
+            for (uint32_t v = 0; same && v < extra->n; v++)
+                if (!mark[v] && store_is_in(base, same, &extra->objects[v].uid))
+                    changed = mark[v] = true;
+        }
+    }
+    return false;
+}
+
+bool bw_cedar__is_in(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar__uid *b)
+{
+    if (bw_cedar__uid_eq(a, b))
+        return true;
+    const bw_cedar_entities *extra = run->stores[0], *base = run->stores[1];
+    run->steps++;
+    if (run->stores[2] && bw_cedar__is_action_type(a->type)) {
+        const bw_cedar__object *o = bw_cedar__store_get(run->stores[2], a);
+        return o && store_is_in(run->stores[2], o, b);
+    }
+    if (extra && extra->n > 0 && base && base->n > 0)
+        return crossing(run, a, b);
+    const bw_cedar_entities *one = extra && extra->n > 0 ? extra : base;
+    const bw_cedar__object *o = one ? bw_cedar__store_get(one, a) : NULL;
+    return o && store_is_in(one, o, b);
+}
+
+static const char *op_in(bw_cedar__run *run, const bw_cedar_value *a, const bw_cedar_value *b, bool *out)
+{
+    if (a->kind != BW_CEDAR__ENTITY)
+        return "left of in is no entity";
+    if (b->kind == BW_CEDAR__ENTITY) {
+        *out = bw_cedar__is_in(run, a->u.uid, b->u.uid);
+        return NULL;
+    }
+    if (b->kind != BW_CEDAR__SET)
+        return "right of in is neither entity nor set";
+    for (uint32_t i = 0; i < b->n; i++)
+        if (b->u.items[i].kind != BW_CEDAR__ENTITY)
+            return "right of in is a set that holds more than entities";
+    *out = false;
+    for (uint32_t i = 0; i < b->n && !*out; i++)
+        *out = bw_cedar__is_in(run, a->u.uid, b->u.items[i].u.uid);
+    return NULL;
+}
+
+/* ---- access ---- */
+/* The record that holds attributes of v, or NULL: a missing entity. *type_error when v has none. */
+static const bw_cedar_value *attrs_of(const bw_cedar__run *run, const bw_cedar_value *v, bool *type_error)
+{
+    *type_error = false;
+    if (v->kind == BW_CEDAR__RECORD)
+        return v;
+    if (v->kind != BW_CEDAR__ENTITY) {
+        *type_error = true;
+        return NULL;
+    }
+    const bw_cedar__object *o = bw_cedar__find(run, v->u.uid);
+    return o ? &o->attrs : NULL;
+}
+
+static const char *op_get(const bw_cedar__run *run, bw_cedar_value *top, bw_str name)
+{
+    bool type_error;
+    const bw_cedar_value *r = attrs_of(run, top, &type_error);
+    if (!r)
+        return type_error ? "attribute of what is neither record nor entity"
+                          : "attribute of an entity that is in no store";
+    const bw_cedar_value *v = bw_cedar__record_get(r, name);
+    if (!v)
+        return "no such attribute";
+    *top = *v;
+    return NULL;
+}
+
+static const char *op_has(const bw_cedar__run *run, const bw_cedar_value *top, bw_str name,
+                          const bw_cedar_value **found)
+{
+    bool type_error;
+    const bw_cedar_value *r = attrs_of(run, top, &type_error);
+    *found = r ? bw_cedar__record_get(r, name) : NULL;
+    return type_error ? "has on what is neither record nor entity" : NULL;
+}
+
+static const char *op_tag(const bw_cedar__run *run, bw_cedar__ins ins, bw_cedar_value *a,
+                          const bw_cedar_value *key)
+{
+    if (a->kind != BW_CEDAR__ENTITY || key->kind != BW_CEDAR__STRING)
+        return "tags need an entity and a string";
+    const bw_cedar__object *o = bw_cedar__find(run, a->u.uid);
+    const bw_cedar_value *v = o ? bw_cedar__record_get(&o->tags, bw_cedar__text(key)) : NULL;
+    if (ins == BW_CEDAR__I_HAS_TAG)
+        *a = bw_cedar__bool(v != NULL);
+    else if (!v)
+        return o ? "no such tag" : "tag of an entity that is in no store";
+    else
+        *a = *v;
+    return NULL;
+}
+
+/* ---- operators on two values: the result replaces a ---- */
+static const char *op_order(bw_cedar__ins ins, bw_cedar_value *a, const bw_cedar_value *b)
+{
+    bool ordered = a->kind == BW_CEDAR__LONG || a->kind == BW_CEDAR__DATETIME ||
+                   a->kind == BW_CEDAR__DURATION;
+    if (!ordered || a->kind != b->kind)
+        return "comparison of values that have no order together";
+    int64_t x = a->u.integer, y = b->u.integer;
+    *a = bw_cedar__bool(ins == BW_CEDAR__I_LT   ? x < y
+                        : ins == BW_CEDAR__I_LE ? x <= y
+                        : ins == BW_CEDAR__I_GT ? x > y
+                                                : x >= y);
+    return NULL;
+}
+
+static const char *op_arithmetic(bw_cedar__ins ins, bw_cedar_value *a, const bw_cedar_value *b)
+{
+    if (a->kind != BW_CEDAR__LONG || b->kind != BW_CEDAR__LONG)
+        return "arithmetic on what is no Long";
+    int64_t x = a->u.integer, y = b->u.integer, *r = &a->u.integer;
+    bool over = ins == BW_CEDAR__I_ADD   ? __builtin_add_overflow(x, y, r)
+                : ins == BW_CEDAR__I_SUB ? __builtin_sub_overflow(x, y, r)
+                                         : __builtin_mul_overflow(x, y, r);
+    return over ? "integer overflow" : NULL;
+}
+
+static const char *op_sets(bw_cedar__run *run, bw_cedar__ins ins, bw_cedar_value *a,
+                           const bw_cedar_value *b)
+{
+    if (a->kind != BW_CEDAR__SET || (ins != BW_CEDAR__I_CONTAINS && b->kind != BW_CEDAR__SET))
+        return "set operator on what is no set";
+    *a = bw_cedar__bool(ins == BW_CEDAR__I_CONTAINS ? bw_cedar__set_has(a, b, &run->steps)
+                        : ins == BW_CEDAR__I_CONTAINS_ALL
+                            ? bw_cedar__set_has_all(a, b, &run->steps)
+                            : bw_cedar__set_has_any(a, b, &run->steps));
+    return NULL;
+}
+
+static const char *op_binary(bw_cedar__run *run, bw_cedar__ins ins, bw_cedar_value *a,
+                             const bw_cedar_value *b)
+{
+    const char *why;
+    bool yes;
+    switch (ins) {
+    case BW_CEDAR__I_EQ:
+    case BW_CEDAR__I_NE:
+        yes = bw_cedar__cmp(a, b, &run->steps) == 0;
+        *a = bw_cedar__bool(yes == (ins == BW_CEDAR__I_EQ));
+        return NULL;
+    case BW_CEDAR__I_LT:
+    case BW_CEDAR__I_LE:
+    case BW_CEDAR__I_GT:
+    case BW_CEDAR__I_GE:
+        return op_order(ins, a, b);
+    case BW_CEDAR__I_IN:
+        why = op_in(run, a, b, &yes);
+        *a = bw_cedar__bool(!why && yes);
+        return why;
+    case BW_CEDAR__I_HAS_TAG:
+    case BW_CEDAR__I_GET_TAG:
+        return op_tag(run, ins, a, b);
+    case BW_CEDAR__I_CONTAINS:
+    case BW_CEDAR__I_CONTAINS_ALL:
+    case BW_CEDAR__I_CONTAINS_ANY:
+        return op_sets(run, ins, a, b);
+    default:
+        return op_arithmetic(ins, a, b);
+    }
+}
+
+/* ---- builders ---- */
+static const char out_of_memory[] = "out of memory";
+
+static const char *op_set(bw_cedar__run *run, bw_cedar_value *base, uint32_t n)
+{
+    bw_cedar_value *items = bw_arena_alloc(run->ctx, n * sizeof *items);
+    if (!items)
+        return out_of_memory;
+    if (n)
+        memcpy(items, base, n * sizeof *items);
+    n = bw_cedar__set_sort(items, n, &run->steps);
+    *base = (bw_cedar_value){.kind = BW_CEDAR__SET, .n = n, .u.items = items};
+    return NULL;
+}
+
+static const char *op_record(bw_cedar__run *run, bw_cedar_value *base, uint32_t n, const bw_str *names)
+{
+    bw_cedar__member *members = bw_arena_alloc(run->ctx, n * sizeof *members);
+    if (!members)
+        return out_of_memory;
+    for (uint32_t i = 0; i < n; i++)
+        members[i] = (bw_cedar__member){names[i], base[i]};
+    bool unique = bw_cedar__record_sort(members, n);
+    assert(unique); /* the parser saw to it */
+    (void)unique;
+    run->steps += n;
+    *base = (bw_cedar_value){.kind = BW_CEDAR__RECORD, .n = n, .u.members = members};
+    return NULL;
+}
+
+static const char *op_unary(bw_cedar__ins ins, bw_cedar_value *a)
+{
+    switch (ins) {
+    case BW_CEDAR__I_NOT:
+        if (a->kind != BW_CEDAR__BOOL)
+            return "! on what is no Bool";
+        a->u.boolean = !a->u.boolean;
+        return NULL;
+    case BW_CEDAR__I_NEG:
+        if (a->kind != BW_CEDAR__LONG)
+            return "arithmetic on what is no Long";
+        return __builtin_sub_overflow(0, a->u.integer, &a->u.integer) ? "integer overflow" : NULL;
+    default:
+        if (a->kind != BW_CEDAR__SET)
+            return "set operator on what is no set";
+        *a = bw_cedar__bool(a->n == 0);
+        return NULL;
+    }
+}
+
+static const char *op_like(bw_cedar__run *run, bw_cedar_value *a, const bw_cedar__pattern *p)
+{
+    if (a->kind != BW_CEDAR__STRING)
+        return "like on what is no String";
+    run->steps += a->n / 16 + p->n;
+    *a = bw_cedar__bool(bw_cedar__pattern_match(p, bw_cedar__text(a)));
+    return NULL;
+}
+
+static const char *op_is(bw_cedar_value *a, bw_str type, bool *same)
+{
+    if (a->kind != BW_CEDAR__ENTITY)
+        return "is on what is no entity";
+    *same = bw_str_eq(a->u.uid->type, type);
+    return NULL;
+}
+
+/* Instructions that replace operands by a result. top points at the highest value. */
+static const char *run_value(bw_cedar__run *run, const bw_cedar__instr *in, bw_cedar_value **top)
+{
+    bw_cedar_value *t = *top;
+    const bw_cedar_value *found;
+    const char *why;
+    bool yes = false;
+    switch ((bw_cedar__ins)in->ins) {
+    case BW_CEDAR__I_CONST:
+        *++*top = in->u.value;
+        return NULL;
+    case BW_CEDAR__I_VAR:
+        *++*top = run->vars[in->which];
+        return NULL;
+    case BW_CEDAR__I_VAR_GET:
+        *++*top = run->vars[in->which];
+        return op_get(run, *top, in->u.name);
+    case BW_CEDAR__I_NOT:
+    case BW_CEDAR__I_NEG:
+    case BW_CEDAR__I_IS_EMPTY:
+        return op_unary(in->ins, t);
+    case BW_CEDAR__I_GET:
+        return op_get(run, t, in->u.name);
+    case BW_CEDAR__I_HAS:
+        why = op_has(run, t, in->u.name, &found);
+        *t = bw_cedar__bool(found != NULL);
+        return why;
+    case BW_CEDAR__I_LIKE:
+        return op_like(run, t, in->u.pattern);
+    case BW_CEDAR__I_IS:
+        why = op_is(t, in->u.name, &yes);
+        *t = bw_cedar__bool(yes);
+        return why;
+    case BW_CEDAR__I_SET:
+        *top = t + 1 - in->n;
+        return op_set(run, *top, in->n);
+    case BW_CEDAR__I_RECORD:
+        *top = t + 1 - in->n;
+        return op_record(run, *top, in->n, in->u.names);
+    case BW_CEDAR__I_CALL: {
+        bool memory = false;
+        *top = t + 1 - in->n;
+        bw_cedar_value v = {0};
+        why = bw_cedar__fn_call(run->ctx, in->which, *top, in->n, &v, &memory);
+        **top = v;
+        return memory ? out_of_memory : why;
+    }
+    case BW_CEDAR__I_ERROR:
+        return "unknown value";
+    default:
+        *top = t - 1;
+        return op_binary(run, in->ins, t - 1, t);
+    }
+}
+
+/* Jumps and tests. Sets *next; *done when the policy is decided. */
+static const char *run_control(bw_cedar__run *run, const bw_cedar__instr *in, bw_cedar_value **top,
+                               uint32_t *next, bool *done)
+{
+    bw_cedar_value *t = *top;
+    const bw_cedar_value *found;
+    const char *why;
+    bool same;
+    switch ((bw_cedar__ins)in->ins) {
+    case BW_CEDAR__I_JUMP:
+        *next = in->n;
+        return NULL;
+    case BW_CEDAR__I_HAS_STEP:
+        why = op_has(run, t, in->u.name, &found);
+        if (!why && !found) {
+            *t = bw_cedar__bool(false);
+            *next = in->n;
+        } else if (!why) {
+            *t = *found;
+        }
+        return why;
+    case BW_CEDAR__I_IS_STEP:
+        why = op_is(t, in->u.name, &same);
+        if (!why && !same) {
+            *t = bw_cedar__bool(false);
+            *next = in->n;
+        }
+        return why;
+    default:
+        break;
+    }
+    if (t->kind != BW_CEDAR__BOOL)
+        return "condition that is no Bool";
+    bool truth = t->u.boolean;
+    switch ((bw_cedar__ins)in->ins) {
+    case BW_CEDAR__I_AND:
+    case BW_CEDAR__I_OR:
+        if (truth == (in->ins == BW_CEDAR__I_OR))
+            *next = in->n;
+        else
+            --*top;
+        return NULL;
+    case BW_CEDAR__I_IF:
+        --*top;
+        if (!truth)
+            *next = in->n;
+        return NULL;
+    case BW_CEDAR__I_WHEN:
+    case BW_CEDAR__I_UNLESS:
+        --*top;
+        *done = truth == (in->ins == BW_CEDAR__I_UNLESS);
+        return NULL;
+    default: /* I_BOOL */
+        return NULL;
+    }
+}
+
+static bool is_control(uint8_t ins)
+{
+    switch ((bw_cedar__ins)ins) {
+    case BW_CEDAR__I_AND:
+    case BW_CEDAR__I_OR:
+    case BW_CEDAR__I_BOOL:
+    case BW_CEDAR__I_IF:
+    case BW_CEDAR__I_JUMP:
+    case BW_CEDAR__I_HAS_STEP:
+    case BW_CEDAR__I_IS_STEP:
+    case BW_CEDAR__I_WHEN:
+    case BW_CEDAR__I_UNLESS:
+        return true;
+    default:
+        return false;
+    }
+}
+
+bw_cedar__outcome bw_cedar__eval(bw_cedar__run *run, const bw_cedar__code *code)
+{
+    bw_cedar_value *top = run->stack; /* [0] stays unused: an empty stack has a top too */
+    for (uint32_t pc = 0;;) {
+        assert(pc < code->n);
+        const bw_cedar__instr *in = &code->ins[pc++];
+        bool done = false;
+        if (in->ins == BW_CEDAR__I_END)
+            return BW_CEDAR__YES;
+        const char *why = is_control(in->ins) ? run_control(run, in, &top, &pc, &done)
+                                              : run_value(run, in, &top);
+        if (++run->steps > BW_CEDAR_STEPS_MAX || why == out_of_memory)
+            return BW_CEDAR__STOPPED;
+        if (why) {
+            run->reason = why;
+            return BW_CEDAR__ERRED;
+        }
+        if (done)
+            return BW_CEDAR__NO;
+        assert(top >= run->stack && top <= run->stack + code->stack_max);
+    }
+}
