@@ -24,8 +24,8 @@ typedef enum bw_cedar__op {      /* children, and what else the node holds */
     BW_CEDAR__HAS,               /* one; names: a path, `e has a.b` is `e has a && e.a has b` */
     BW_CEDAR__LIKE,              /* one; pattern */
     BW_CEDAR__IS,                /* one, or two for `is T in x`; names[0] is the type */
-    BW_CEDAR__SET,               /* any */
-    BW_CEDAR__RECORD,            /* any; names[i] belongs to child[i], in the order written */
+    BW_CEDAR__SET_OF,            /* any */
+    BW_CEDAR__RECORD_OF,         /* any; names[i] belongs to child[i], in the order written */
     BW_CEDAR__CALL,              /* any; which: bw_cedar__fn; a receiver comes first */
     BW_CEDAR__ERROR              /* residuals only: always an error */
 } bw_cedar__op;

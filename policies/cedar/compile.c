@@ -14,6 +14,7 @@ typedef struct compiler {
     bw_cedar__instr *ins;
     uint32_t n, cap;
     uint32_t depth, depth_max; /* of the value stack */
+    uint32_t barrier;          /* the last place that a jump lands on: nothing folds across it */
     frame *frames;
     uint32_t nframes, frames_cap;
 } compiler;
@@ -59,10 +60,19 @@ static bw_status push_frame(compiler *c, const bw_cedar__expr *e)
     return BW_OK;
 }
 
+/* The open jump at `from` lands on what is emitted next. */
+static void land(compiler *c, uint32_t from)
+{
+    c->ins[from].n = c->n;
+    c->barrier = c->n;
+}
+
 /* ---- folding ---- */
+/* Whether the n topmost values are constants. A branch that ends in a constant is none:
+ * `if c then A else B` leaves one of two. */
 static bool constants_on_top(const compiler *c, uint32_t n)
 {
-    if (n > c->n)
+    if (n > c->n || c->n - n < c->barrier)
         return false;
     for (uint32_t i = c->n - n; i < c->n; i++)
         if (c->ins[i].ins != BW_CEDAR__I_CONST)
@@ -141,7 +151,7 @@ static bw_status between(compiler *c, frame *f)
         }
         f->patch[1] = c->n;
         bw_status st = emit_op(c, BW_CEDAR__I_JUMP, 0, -1); /* the else branch starts below */
-        c->ins[f->patch[0]].n = c->n;
+        land(c, f->patch[0]);
         return st;
     case BW_CEDAR__IS:
         f->patch[0] = c->n;
@@ -175,7 +185,7 @@ static bw_status emit_has(compiler *c, const bw_cedar__expr *e)
     }
     for (uint32_t i = first; i < c->n; i++)
         if (c->ins[i].ins == BW_CEDAR__I_HAS_STEP)
-            c->ins[i].n = c->n;
+            land(c, i);
     return BW_OK;
 }
 
@@ -221,16 +231,16 @@ static bw_status finish(compiler *c, const frame *f)
     case BW_CEDAR__AND:
     case BW_CEDAR__OR:
         st = emit_op(c, BW_CEDAR__I_BOOL, 0, 0);
-        c->ins[f->patch[0]].n = c->n;
+        land(c, f->patch[0]);
         return st;
     case BW_CEDAR__IF:
-        c->ins[f->patch[1]].n = c->n;
+        land(c, f->patch[1]);
         return BW_OK;
     case BW_CEDAR__IS:
         if (e->n == 1)
             return emit(c, (bw_cedar__instr){.ins = BW_CEDAR__I_IS, .u.name = e->u.names[0]}, 0);
         st = emit_op(c, BW_CEDAR__I_IN, 0, -1);
-        c->ins[f->patch[0]].n = c->n;
+        land(c, f->patch[0]);
         return st;
     case BW_CEDAR__GET:
         return emit_get(c, e);
@@ -238,9 +248,9 @@ static bw_status finish(compiler *c, const frame *f)
         return emit_has(c, e);
     case BW_CEDAR__LIKE:
         return emit(c, (bw_cedar__instr){.ins = BW_CEDAR__I_LIKE, .u.pattern = &e->u.pattern}, 0);
-    case BW_CEDAR__SET:
+    case BW_CEDAR__SET_OF:
         return emit_set(c, e);
-    case BW_CEDAR__RECORD:
+    case BW_CEDAR__RECORD_OF:
         return emit_record(c, e);
     case BW_CEDAR__CALL:
         return emit_call(c, e);

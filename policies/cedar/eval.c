@@ -23,12 +23,6 @@ static bool store_is_in(const bw_cedar_entities *s, const bw_cedar__object *a, c
     return o && bw_cedar__object_below(a, (uint32_t)(o - s->objects));
 }
 
-static bool extra_defines(const bw_cedar_entities *extra, const bw_cedar__uid *uid)
-{
-    const bw_cedar__object *o = bw_cedar__store_get(extra, uid);
-    return o && o->defined;
-}
-
 /* Ancestry that may cross from the small store to the base and back: marks every uid of
  * the small store that a reaches, until nothing changes. An object defined in the small
  * store hides one of the base. */

@@ -246,7 +246,7 @@ static bw_status parse_record(parser *p, size_t at, expr_ptr *out)
         FAIL(p, at, "a record names a key twice");
     bw_cedar__expr *e;
     const void *kept;
-    TRY(list_node(p, BW_CEDAR__RECORD, at, &children, &e));
+    TRY(list_node(p, BW_CEDAR__RECORD_OF, at, &children, &e));
     TRY(list_keep(p, &names, sizeof(bw_str), &kept));
     e->u.names = kept;
     e->nnames = names.n;
@@ -342,7 +342,7 @@ static bw_status parse_primary(parser *p, expr_ptr *out)
     case '[':
         NEXT(p);
         TRY(parse_args(p, ']', &items));
-        TRY(list_node(p, BW_CEDAR__SET, at, &items, &e));
+        TRY(list_node(p, BW_CEDAR__SET_OF, at, &items, &e));
         *out = e;
         return BW_OK;
     case '{':

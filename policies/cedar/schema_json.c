@@ -100,9 +100,9 @@ static bw_status read_attrs(const reader *r, const bw_json *type, uint32_t depth
     return BW_OK;
 }
 
-typedef enum shape { SHAPE_PLAIN, SHAPE_SET, SHAPE_RECORD, SHAPE_NAMED } shape;
+typedef enum layout { SHAPE_PLAIN, SHAPE_SET, SHAPE_RECORD, SHAPE_NAMED } layout;
 
-static bw_status check_members(const reader *r, const bw_json *json, bool attr, shape s)
+static bw_status check_members(const reader *r, const bw_json *json, bool attr, layout s)
 {
     static const char *const allowed[4][6] = {
         {"type", "annotations", NULL},

@@ -1,0 +1,396 @@
+/* Cedar conformance: runs every case of a directory laid out like the reference data and
+ * compares decision, determining policies and erroring policies with what the reference
+ * engine recorded. Usage: cedar_run DIRECTORY [-v]
+ *
+ * Reads every .jsonl and .jsonl.gz (through gzip -dc) of the directory and of cases/ in
+ * it; what a line is, its members say: a case (requests), a text that parses or not
+ * (text, accept), an extension constructor (fn, arg, ok). Failures are listed by id.
+ * Not judged, and counted as skipped by name: validation verdicts (shouldValidate), JSON
+ * policies, residuals, the JSON form of a text. A skipped thing never counts as passed.
+ * Last line: "N passed, N failed"; exit status 0 when none failed and some passed. */
+#include "policies/cedar/ast.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct totals {
+    size_t passed, failed;
+    size_t cases, case_requests, parse, ext, direct; /* parts of passed */
+    size_t skipped_json_cases, skipped_json_requests, skipped_verdicts, skipped_residuals, skipped_est;
+    size_t template_cases;
+} totals;
+
+typedef struct runner {
+    const char *dir;
+    bw_ctx *ctx;    /* reset for every line */
+    bw_ctx *schemas; /* texts of schema files */
+    char *schema_name, *schema_text;
+    size_t schema_len;
+    bool verbose;
+    totals t;
+} runner;
+
+static void fail_line(runner *r, bw_str id, const char *what, const char *why)
+{
+    printf("FAILED %.*s: %s%s%s\n", (int)id.len, id.ptr, what, why && *why ? ": " : "", why ? why : "");
+    r->t.failed++;
+}
+
+/* ---- files ---- */
+static char *read_fd(int fd, size_t *len)
+{
+    size_t cap = 1 << 16, n = 0;
+    char *p = malloc(cap);
+    for (ssize_t k = 1; p && k > 0;) {
+        if (n + 1 == cap) {
+            char *q = realloc(p, cap *= 2);
+            if (!q) {
+                free(p);
+                return NULL;
+            }
+            p = q;
+        }
+        k = read(fd, p + n, cap - n - 1);
+        if (k < 0 && errno == EINTR)
+            k = 1;
+        else if (k > 0)
+            n += (size_t)k;
+    }
+    if (p)
+        p[n] = '\0';
+    *len = n;
+    return p;
+}
+
+static char *read_file(const char *path, size_t *len)
+{
+    size_t n = strlen(path);
+    if (n < 3 || strcmp(path + n - 3, ".gz") != 0) {
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        char *text = fd < 0 ? NULL : read_fd(fd, len);
+        if (fd >= 0)
+            close(fd);
+        return text;
+    }
+    int pipes[2];
+    if (pipe(pipes) != 0)
+        return NULL;
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(pipes[1], 1);
+        close(pipes[0]);
+        close(pipes[1]);
+        execlp("gzip", "gzip", "-dc", path, (char *)NULL);
+        _exit(127);
+    }
+    close(pipes[1]);
+    char *text = pid < 0 ? NULL : read_fd(pipes[0], len);
+    close(pipes[0]);
+    int status = 1;
+    if (pid > 0)
+        waitpid(pid, &status, 0);
+    if (status != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+/* ---- small readers ---- */
+static bw_str text_of(const bw_json *object, const char *key)
+{
+    const bw_json *v = bw_json_get(object, key);
+    return v && v->kind == BW_JSON_STRING ? v->str : (bw_str){NULL, 0};
+}
+
+static bool uid_of(const bw_json *json, bw_cedar_uid *out)
+{
+    const bw_json *inner = json ? bw_json_get(json, "__entity") : NULL;
+    json = inner ? inner : json;
+    out->type = json ? text_of(json, "type") : (bw_str){NULL, 0};
+    out->id = json ? text_of(json, "id") : (bw_str){NULL, 0};
+    return json && bw_json_get(json, "type") && bw_json_get(json, "id");
+}
+
+/* The recorded ids and ours, as sets. */
+static bool same_ids(const bw_cedar_policies *p, const bw_json *want, const uint32_t *got, size_t n)
+{
+    size_t count = want ? want->count : 0;
+    if (count != n)
+        return false;
+    for (const bw_json *w = want ? want->child : NULL; w; w = w->next) {
+        size_t i = 0;
+        while (i < n && !bw_str_eq(bw_cedar_policy_id(p, got[i]), w->str))
+            i++;
+        if (i == n)
+            return false;
+    }
+    return true;
+}
+
+/* ---- cases ---- */
+typedef struct parsed_case {
+    bw_str id;
+    bw_cedar_policies *policies;
+    bw_cedar_schema *schema;
+    bw_cedar_entities *entities;
+    const char *entities_why; /* entities were refused */
+} parsed_case;
+
+static void run_request(runner *r, const parsed_case *c, const bw_json *json, size_t index)
+{
+    char label[64];
+    snprintf(label, sizeof label, "request %zu", index);
+    bw_str decision = text_of(json, "decision");
+    bool refused_wanted = bw_str_is(decision, "nodecision");
+    const bw_json *validate = bw_json_get(json, "validateRequest"), *extra = bw_json_get(json, "entity");
+    bw_cedar_request q = {.context = bw_json_get(json, "context"),
+                          .unchecked = validate && validate->kind == BW_JSON_FALSE};
+    bw_cedar_entities *more = NULL;
+    bw_cedar_answer answer;
+    bool named = uid_of(bw_json_get(json, "principal"), &q.principal) &
+                 uid_of(bw_json_get(json, "action"), &q.action) &
+                 uid_of(bw_json_get(json, "resource"), &q.resource);
+    bw_status st = named && !c->entities_why ? BW_OK : BW_EINVALID;
+    if (st == BW_OK && extra) {
+        bw_json one = *extra, list = {.kind = BW_JSON_ARRAY, .count = 1, .child = &one};
+        one.next = NULL;
+        st = bw_cedar_entities_parse(r->ctx, &list, c->schema, &more);
+        q.extra = more;
+    }
+    if (st == BW_OK)
+        st = bw_cedar_authorize(r->ctx, c->policies, c->entities, c->schema, &q, &answer);
+    if (refused_wanted ? st == BW_EINVALID : false) {
+        r->t.passed++;
+    } else if (st != BW_OK || refused_wanted) {
+        fail_line(r, c->id, label,
+                  st == BW_OK ? "decided, the reference refuses"
+                              : (c->entities_why ? c->entities_why : bw_ctx_message(r->ctx)));
+    } else {
+        bool allow = decision.len == 5 && strncasecmp(decision.ptr, "allow", 5) == 0;
+        const char *why = answer.allow != allow ? "decision"
+                          : !same_ids(c->policies, bw_json_get(json, "reason"), answer.reasons, answer.nreasons)
+                              ? "reasons"
+                          : !same_ids(c->policies, bw_json_get(json, "errors"), answer.errors, answer.nerrors)
+                              ? "errors"
+                              : NULL;
+        if (why)
+            fail_line(r, c->id, label, why);
+        else
+            r->t.passed++;
+    }
+    bw_cedar_entities_free(more);
+}
+
+static bool load_schema(runner *r, const bw_json *json, bw_cedar_schema **out)
+{
+    bw_str text = text_of(json, "schema"), file = text_of(json, "schemaFile");
+    *out = NULL;
+    if (file.len) {
+        if (memchr(file.ptr, '/', file.len))
+            return false;
+        if (!r->schema_name || strlen(r->schema_name) != file.len ||
+            memcmp(r->schema_name, file.ptr, file.len) != 0) {
+            char path[4096];
+            snprintf(path, sizeof path, "%s/%.*s", r->dir, (int)file.len, file.ptr);
+            free(r->schema_name);
+            free(r->schema_text);
+            r->schema_name = strndup(file.ptr, file.len);
+            r->schema_text = read_file(path, &r->schema_len);
+        }
+        text = (bw_str){r->schema_text, r->schema_text ? r->schema_len : 0};
+    }
+    if (!text.ptr)
+        return !file.len;
+    return bw_cedar_schema_parse(r->ctx, text, out) == BW_OK;
+}
+
+static void run_case(runner *r, const bw_json *json)
+{
+    parsed_case c = {.id = text_of(json, "id")};
+    const bw_json *requests = bw_json_get(json, "requests"), *verdict = bw_json_get(json, "shouldValidate");
+    bool residual = bw_str_is(text_of(json, "source"), "residual");
+    char entities_why[300] = "";
+    if (bw_str_is(text_of(json, "policyFormat"), "json")) {
+        r->t.skipped_json_cases++;
+        r->t.skipped_json_requests += requests->count;
+        return;
+    }
+    r->t.skipped_verdicts += bw_json_is_bool(verdict);
+    r->t.skipped_residuals += residual;
+    const char *what = "policies";
+    bw_status st = bw_cedar_policies_parse(r->ctx, text_of(json, "policies"), &c.policies);
+    if (st == BW_OK) {
+        what = "schema";
+        if (!load_schema(r, json, &c.schema))
+            st = BW_EINVALID;
+    }
+    if (st != BW_OK) {
+        for (uint32_t i = 0; i < requests->count; i++)
+            fail_line(r, c.id, what, bw_ctx_message(r->ctx));
+        goto out;
+    }
+    for (size_t i = 0; i < c.policies->n; i++)
+        if (c.policies->policies[i].is_template) {
+            r->t.template_cases++;
+            break;
+        }
+    if (bw_cedar_entities_parse(r->ctx, bw_json_get(json, "entities"), c.schema, &c.entities) != BW_OK) {
+        snprintf(entities_why, sizeof entities_why, "entities: %s (%s)", bw_ctx_message(r->ctx),
+                 bw_ctx_pointer(r->ctx));
+        c.entities_why = entities_why;
+    }
+    size_t before = r->t.passed, n = 0;
+    for (const bw_json *q = requests->child; q; q = q->next)
+        run_request(r, &c, q, n++);
+    r->t.cases++;
+    if (residual)
+        r->t.direct += r->t.passed - before;
+    else
+        r->t.case_requests += r->t.passed - before;
+out:
+    bw_cedar_entities_free(c.entities);
+    bw_cedar_schema_free(c.schema);
+    bw_cedar_policies_free(c.policies);
+}
+
+static void run_parse(runner *r, const bw_json *json)
+{
+    bw_cedar_policies *p = NULL;
+    const bw_json *accept = bw_json_get(json, "accept");
+    bw_status st = bw_cedar_policies_parse(r->ctx, text_of(json, "text"), &p);
+    bool ok = st == BW_OK;
+    if (bw_json_get_value(json, "est"))
+        r->t.skipped_est++;
+    if (ok == (accept->kind == BW_JSON_TRUE) && (ok || st == BW_EINVALID)) {
+        r->t.passed++;
+        r->t.parse++;
+    } else {
+        fail_line(r, text_of(json, "id"), ok ? "accepted" : "refused", ok ? "" : bw_ctx_message(r->ctx));
+    }
+    bw_cedar_policies_free(p);
+}
+
+static void run_ext(runner *r, const bw_json *json, size_t line)
+{
+    bw_cedar__fn fn;
+    bool memory = false;
+    bw_cedar_value arg = bw_cedar__string(text_of(json, "arg")), v;
+    bool ok = bw_cedar__fn_find(text_of(json, "fn"), false, &fn) &&
+              bw_cedar__fn_call(r->ctx, fn, &arg, 1, &v, &memory) == NULL;
+    if (ok == (bw_json_get(json, "ok")->kind == BW_JSON_TRUE)) {
+        r->t.passed++;
+        r->t.ext++;
+    } else {
+        char id[64];
+        snprintf(id, sizeof id, "ext line %zu", line);
+        fail_line(r, bw_str_c(id), ok ? "accepted" : "refused", "");
+    }
+}
+
+static void run_line(runner *r, const char *path, bw_str line, size_t number)
+{
+    bw_json *json;
+    bw_ctx_reset(r->ctx);
+    if (bw_json_parse(r->ctx, line, BW_JSON_CEDAR, &json) != BW_OK) {
+        char id[4200];
+        snprintf(id, sizeof id, "%s line %zu", path, number);
+        fail_line(r, bw_str_c(id), "not read", bw_ctx_message(r->ctx));
+    } else if (bw_json_get(json, "requests") && bw_json_get(json, "policies")) {
+        run_case(r, json);
+    } else if (bw_json_get(json, "accept")) {
+        run_parse(r, json);
+    } else if (bw_json_get(json, "fn") && bw_json_get(json, "ok")) {
+        run_ext(r, json, number);
+    } /* else: the index, which repeats what the cases say */
+}
+
+static void run_file(runner *r, const char *path)
+{
+    size_t len, before_pass = r->t.passed, before_fail = r->t.failed, number = 0;
+    char *text = read_file(path, &len);
+    if (!text) {
+        fail_line(r, bw_str_c(path), "cannot be read", "");
+        return;
+    }
+    for (size_t i = 0; i < len;) {
+        const char *nl = memchr(text + i, '\n', len - i);
+        size_t n = nl ? (size_t)(nl - text) - i : len - i;
+        number++;
+        if (n)
+            run_line(r, path, (bw_str){text + i, n}, number);
+        i += n + 1;
+    }
+    free(text);
+    if (r->verbose)
+        printf("%s: %zu passed, %zu failed\n", path, r->t.passed - before_pass, r->t.failed - before_fail);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool is_data(const char *name)
+{
+    size_t n = strlen(name);
+    return (n > 6 && strcmp(name + n - 6, ".jsonl") == 0) || (n > 9 && strcmp(name + n - 9, ".jsonl.gz") == 0);
+}
+
+static int run_dir(runner *r, const char *dir)
+{
+    char *names[1024];
+    size_t n = 0;
+    DIR *d = opendir(dir);
+    if (!d)
+        return -1;
+    for (struct dirent *e; (e = readdir(d)) && n < 1024;)
+        if (is_data(e->d_name))
+            names[n++] = strdup(e->d_name);
+    closedir(d);
+    qsort(names, n, sizeof *names, by_name);
+    for (size_t i = 0; i < n; i++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        run_file(r, path);
+        free(names[i]);
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: cedar_run DIRECTORY [-v]\n");
+        return 2;
+    }
+    runner r = {.dir = argv[1], .verbose = argc > 2 && strcmp(argv[2], "-v") == 0};
+    r.ctx = bw_ctx_new((size_t)1 << 30);
+    char cases[4096];
+    snprintf(cases, sizeof cases, "%s/cases", argv[1]);
+    if (!r.ctx || run_dir(&r, argv[1]) != 0) {
+        fprintf(stderr, "cedar_run: cannot open %s\n", argv[1]);
+        return 2;
+    }
+    (void)run_dir(&r, cases);
+    const totals *t = &r.t;
+    printf("cases: %zu run, %zu requests passed; %zu of them hold templates that nothing links\n", t->cases,
+           t->case_requests, t->template_cases);
+    printf("direct decisions of residual cases: %zu passed\n", t->direct);
+    printf("texts: %zu passed; extension constructors: %zu passed\n", t->parse, t->ext);
+    printf("skipped: %zu cases with JSON policies or links (%zu requests), %zu validation verdicts, "
+           "%zu residuals, %zu JSON forms of texts\n",
+           t->skipped_json_cases, t->skipped_json_requests, t->skipped_verdicts, t->skipped_residuals,
+           t->skipped_est);
+    printf("%zu passed, %zu failed\n", t->passed, t->failed);
+    bw_ctx_free(r.ctx);
+    free(r.schema_name);
+    free(r.schema_text);
+    return t->failed != 0 || t->passed == 0;
+}
