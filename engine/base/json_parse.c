@@ -381,7 +381,7 @@ static bw_status parse(parser *ps)
     bool more = true;
     space(ps);
     while (more) {
-        bw_json *v;
+        bw_json *v = NULL;
         bw_status st = node_new(ps, &v);
         if (st == BW_OK && ps->depth &&
             ps->frames[ps->depth - 1].node->kind == BW_JSON_OBJECT)
