@@ -393,7 +393,7 @@ static bw_status parse(parser *ps)
         const char *begin = ps->p;
         attach(ps, v);
         if (*begin == '{' || *begin == '[') {
-            bool open;
+            bool open = false;
             st = container(ps, v, &open);
             if (st == BW_OK && open)
                 continue;
