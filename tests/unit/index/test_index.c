@@ -117,6 +117,15 @@ static void check_hits(fixture *f, bw_metric metric, const float *query, const b
     }
 }
 
+/* Field by field: the struct has padding. */
+static void check_same(const bw_candidate *a, const bw_candidate *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(bw_candidate_cmp(&a[i], &b[i]), 0);
+        assert_memory_equal(&a[i].key, &b[i].key, sizeof a[i].key);
+    }
+}
+
 static void test_index__gives_as_many_as_are_allowed(void **state)
 {
     fixture *f = *state;
@@ -212,7 +221,7 @@ static void test_index__same_rows_give_same_bytes_and_answers(void **state)
                 allow(f, N, q % 3 ? 1 : 0.9);
                 assert_int_equal(search(f, a, query, K, u), K);
                 assert_int_equal(search(f, c, query, K, v), K);
-                assert_memory_equal(u, v, sizeof u);
+                check_same(u, v, K);
             }
             a->ops->free(a);
             b->ops->free(b);
@@ -452,8 +461,10 @@ static void test_index__threads_share_one_index(void **state)
         }
         for (size_t i = 0; i < THREADS; i++) {
             assert_int_equal(pthread_join(threads[i], NULL), 0);
+        }
+        for (size_t i = 0; i < THREADS; i++) { /* when no thread uses this stack any more */
             assert_int_equal(jobs[i].status, BW_OK);
-            assert_memory_equal(jobs[i].got, want, sizeof want);
+            check_same(jobs[i].got, want, K);
         }
         ix->ops->free(ix);
     }
