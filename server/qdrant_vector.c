@@ -113,7 +113,7 @@ bw_status bw_qdrant__vector(bw_qdrant_parse *p, const bw_json *node, bw_str name
     if (node->kind == BW_JSON_ARRAY) {
         uint32_t i = 0;
         for (const bw_json *e = node->child; e; e = e->next, i++)
-            if (!bw_json_is_array(e))
+            if (!bw_json_is_array(e) && e->kind != BW_JSON_NUMBER)
                 return bw_qdrant__format(p, e, "component %u is no number", i);
         return bw_qdrant__later(p, node, "a multi vector");
     }
