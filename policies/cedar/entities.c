@@ -234,10 +234,8 @@ static bw_status load_attrs(loader *l, const bw_json *entity, uint32_t type, bw_
     if (!a || a->kind != BW_JSON_OBJECT || (t && t->kind != BW_JSON_OBJECT))
         return bad(l, entity, "an entity needs attrs, and tags if any, as objects");
     const bw_cedar__entity_type *et = type == BW_CEDAR__NO_TYPE ? NULL : &l->r.schema->types[type];
-    if (a->count == 1 && !et && (bw_json_get(a, "__extn") || bw_json_get(a, "__entity")))
-        return bad(l, a, "attrs must be a record");
     *attrs = *tags = empty_record;
-    TRY(bw_cedar__read_value(&l->r, a, et ? et->shape : NULL, 1, attrs));
+    TRY(bw_cedar__read_record(&l->r, a, et ? et->shape : NULL, 1, attrs));
     if (!t || t->count == 0)
         return BW_OK;
     if (et && !et->tags)

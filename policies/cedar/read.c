@@ -36,15 +36,32 @@ static bw_status type_and_id(const bw_cedar__reader *r, const bw_json *json, bw_
     return BW_OK;
 }
 
-/* The member that makes an object an escape: it must stand alone. */
-static const bw_json *escaped(const bw_json *json, const char *key)
+static bool is_string(const bw_json *object, const char *key)
 {
-    return json->kind == BW_JSON_OBJECT && json->count == 1 ? bw_json_get(json, key) : NULL;
+    const bw_json *v = bw_json_get(object, key);
+    return v && v->kind == BW_JSON_STRING;
+}
+
+/* Without a type an object is an escape only when it has that one member and the member has
+ * the right shape; any other object is a record, as in the reference engine. Where a type
+ * asks for an entity or extension value, a member of that name is enough. */
+static const bw_json *entity_escape(const bw_json *json)
+{
+    const bw_json *inner = json->count == 1 ? bw_json_get(json, "__entity") : NULL;
+    return inner && is_string(inner, "type") && is_string(inner, "id") ? inner : NULL;
+}
+
+static const bw_json *call_escape(const bw_json *json)
+{
+    const bw_json *inner = json->count == 1 ? bw_json_get(json, "__extn") : NULL;
+    bool whole = inner && is_string(inner, "fn") &&
+                 (bw_json_get(inner, "arg") || bw_json_is_array(bw_json_get(inner, "args")));
+    return whole ? inner : NULL;
 }
 
 bw_status bw_cedar__read_uid(const bw_cedar__reader *r, const bw_json *json, bw_cedar__uid *out)
 {
-    const bw_json *inner = escaped(json, "__entity");
+    const bw_json *inner = bw_json_get(json, "__entity");
     return type_and_id(r, inner ? inner : json, out);
 }
 
@@ -56,7 +73,9 @@ static bw_status read_call(const bw_cedar__reader *r, const bw_json *json, uint3
     bw_cedar__fn fn;
     if (!name || name->kind != BW_JSON_STRING || !bw_cedar__fn_any(name->str, &fn))
         return bad(r, json, "unknown extension function");
-    if (!arg == !args || (args && !bw_json_is_array(args)))
+    if (arg) /* both: arg counts */
+        args = NULL;
+    else if (!bw_json_is_array(args))
         return bad(r, json, "an extension call needs arg, or args as an array");
     bw_cedar_value v[3];
     uint32_t n = 0;
@@ -93,8 +112,8 @@ static bw_status read_set(const bw_cedar__reader *r, const bw_json *json, const 
     return BW_OK;
 }
 
-static bw_status read_record(const bw_cedar__reader *r, const bw_json *json, const bw_cedar__type *type,
-                             uint32_t depth, bw_cedar_value *out)
+bw_status bw_cedar__read_record(const bw_cedar__reader *r, const bw_json *json,
+                                const bw_cedar__type *type, uint32_t depth, bw_cedar_value *out)
 {
     bw_cedar__member *members = bw_arena_alloc(r->pool, json->count * sizeof *members);
     uint32_t n = 0, required = 0;
@@ -138,7 +157,7 @@ static bw_status read_entity(const bw_cedar__reader *r, const bw_json *json, con
 static bw_status read_extension(const bw_cedar__reader *r, const bw_json *json, uint8_t kind,
                                 uint32_t depth, bw_cedar_value *out)
 {
-    const bw_json *inner = escaped(json, "__extn");
+    const bw_json *inner = bw_json_get(json, "__extn");
     if (inner || json->kind == BW_JSON_OBJECT)
         return read_call(r, inner ? inner : json, depth, out);
     if (json->kind != BW_JSON_STRING)
@@ -185,13 +204,13 @@ static bw_status read_plain(const bw_cedar__reader *r, const bw_json *json, uint
     case BW_JSON_OBJECT:
         break;
     }
-    if (escaped(json, "__entity"))
+    if (entity_escape(json))
         return read_entity(r, json, NULL, out);
-    if ((inner = escaped(json, "__extn")) != NULL)
+    if ((inner = call_escape(json)) != NULL)
         return read_call(r, inner, depth, out);
-    if (escaped(json, "__expr"))
+    if (json->count == 1 && is_string(json, "__expr"))
         return bad(r, json, "__expr is refused");
-    return read_record(r, json, NULL, depth, out);
+    return bw_cedar__read_record(r, json, NULL, depth, out);
 }
 
 bw_status bw_cedar__read_value(const bw_cedar__reader *r, const bw_json *json,
@@ -211,7 +230,7 @@ bw_status bw_cedar__read_value(const bw_cedar__reader *r, const bw_json *json,
     case BW_CEDAR__RECORD:
         if (json->kind != BW_JSON_OBJECT)
             return bad(r, json, "expected an object");
-        return read_record(r, json, type, depth, out);
+        return bw_cedar__read_record(r, json, type, depth, out);
     case BW_CEDAR__IP:
     case BW_CEDAR__DECIMAL:
     case BW_CEDAR__DATETIME:

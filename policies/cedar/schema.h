@@ -130,6 +130,10 @@ typedef struct bw_cedar__reader {
 BW_MUST_USE bw_status bw_cedar__read_value(const bw_cedar__reader *r, const bw_json *json,
                                            const bw_cedar__type *type, uint32_t depth,
                                            bw_cedar_value *out);
+/* The same for an object that is a record whatever its members are called. */
+BW_MUST_USE bw_status bw_cedar__read_record(const bw_cedar__reader *r, const bw_json *json,
+                                            const bw_cedar__type *type, uint32_t depth,
+                                            bw_cedar_value *out);
 BW_MUST_USE bw_status bw_cedar__read_uid(const bw_cedar__reader *r, const bw_json *json,
                                          bw_cedar__uid *out);
 /* Whether a value that came without JSON has the type. */

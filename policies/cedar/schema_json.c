@@ -25,6 +25,20 @@ static bw_status keep(const reader *r, bw_str s, bw_str *out)
     return bw_arena_str(r->d->pool, s, out) == BW_OK ? BW_OK : bw_fail_nomem(r->d->ctx);
 }
 
+/* {"key": "text" or null}: checked and dropped. */
+static bw_status annotations(const reader *r, const bw_json *object)
+{
+    const bw_json *all = bw_json_get(object, "annotations");
+    if (!all)
+        return BW_OK;
+    if (all->kind != BW_JSON_OBJECT)
+        return bad(r, all, "expected an object");
+    for (const bw_json *m = all->child; m; m = m->next)
+        if (!bw_cedar__is_ident(m->key) || (m->kind != BW_JSON_STRING && m->kind != BW_JSON_NULL))
+            return bad(r, m, "an annotation is a name with a text");
+    return BW_OK;
+}
+
 /* An object with no members but those in allowed (ended by NULL). */
 static bw_status object(const reader *r, const bw_json *json, const char *const *allowed)
 {
@@ -37,7 +51,7 @@ static bw_status object(const reader *r, const bw_json *json, const char *const 
         if (!*a)
             return bad(r, m, "unknown member of a schema");
     }
-    return BW_OK;
+    return annotations(r, json);
 }
 
 static bw_status string(const reader *r, const bw_json *json, bw_str *out)
@@ -231,7 +245,9 @@ static bw_status read_action(const reader *r, const bw_json *json)
     TRY(object(r, json, members));
     TRY(keep(r, json->key, &a.id));
     TRY(bw_cedar__qualify(r->d->ctx, r->d->pool, r->ns, BW_STR("Action"), &a.type));
-    TRY(read_member_of(r, bw_json_get(json, "memberOf"), &a));
+    TRY(read_member_of(r, bw_json_get_value(json, "memberOf"), &a));
+    if (bw_json_get_value(json, "attributes"))
+        return bad(r, json, "attributes of actions are not supported");
     const bw_json *to = bw_json_get_value(json, "appliesTo");
     if (to) {
         TRY(object(r, to, applied));
@@ -269,6 +285,8 @@ static bw_status read_namespace(reader *r, const bw_json *json)
     TRY(object(r, json, members));
     if (json->key.len && !bw_cedar__is_path(json->key))
         return bad(r, json, "not the name of a namespace");
+    if (json->key.len == 0 && bw_json_get(json, "annotations"))
+        return bad(r, json, "the empty namespace has no annotations");
     TRY(keep(r, json->key, &r->ns));
     const bw_json *types = bw_json_get(json, "entityTypes"), *actions = bw_json_get(json, "actions"),
                   *commons = bw_json_get(json, "commonTypes");

@@ -54,9 +54,13 @@ static bw_status want_ident(parser *p, bw_str *out)
     return bw_cedar__lex_next(&p->lx);
 }
 
-/* IDENT or STR. */
+/* IDENT or STR: an action or an attribute. `__cedar` is no type, but may be one of these. */
 static bw_status want_name(parser *p, bw_str *out)
 {
+    if (bw_cedar__lex_is_word(&p->lx, "__cedar")) {
+        *out = bw_cedar__lex_text(&p->lx);
+        return bw_cedar__lex_next(&p->lx);
+    }
     if (p->lx.tok != BW_CEDAR__T_STRING)
         return want_ident(p, out);
     TRY(bw_cedar__lex_string(&p->lx, p->d->pool, out));
@@ -215,13 +219,10 @@ static bw_status parse_type_list(parser *p, strings *out)
         TRY(parse_type_name(p, &name));
         return strings_add(p, out, name);
     }
-    while (!bw_cedar__lex_is(&p->lx, ']')) {
-        bool comma;
+    for (bool comma = !bw_cedar__lex_is(&p->lx, ']'); comma;) { /* no trailing comma here */
         TRY(parse_type_name(p, &name));
         TRY(strings_add(p, out, name));
         TRY(bw_cedar__lex_take(&p->lx, ',', &comma));
-        if (!comma)
-            break;
     }
     return bw_cedar__lex_want(&p->lx, ']');
 }
@@ -252,7 +253,7 @@ static bw_status parse_action_refs(parser *p, bw_cedar__decl_action *a)
     uint32_t n = 0, cap = 0;
     bool bracket, more = true;
     TRY(bw_cedar__lex_take(&p->lx, '[', &bracket));
-    while (more && !bw_cedar__lex_is(&p->lx, ']')) {
+    while (more) { /* at least one, no trailing comma */
         if (n == cap) {
             uint32_t grown = cap ? cap * 2 : 4;
             items = bw_arena_grow(p->d->pool, items, cap * sizeof *items, grown * sizeof *items);

@@ -3,8 +3,8 @@
  * engine recorded. Usage: cedar_run DIRECTORY [-v]
  *
  * Reads every .jsonl and .jsonl.gz (through gzip -dc) of the directory and of cases/ in
- * it; what a line is, its members say: a case (requests), a text that parses or not
- * (text, accept), an extension constructor (fn, arg, ok). Failures are listed by id.
+ * it; what a line is, its members say: a case (requests), a policy text or schema that
+ * parses or not (text or schema, accept), an extension constructor (fn, arg, ok). Failures are listed by id.
  * Not judged, and counted as skipped by name: validation verdicts (shouldValidate), JSON
  * policies, residuals, the JSON form of a text. A skipped thing never counts as passed.
  * Last line: "N passed, N failed"; exit status 0 when none failed and some passed. */
@@ -263,8 +263,10 @@ out:
 static void run_parse(runner *r, const bw_json *json)
 {
     bw_cedar_policies *p = NULL;
-    const bw_json *accept = bw_json_get(json, "accept");
-    bw_status st = bw_cedar_policies_parse(r->ctx, text_of(json, "text"), &p);
+    bw_cedar_schema *s = NULL;
+    const bw_json *accept = bw_json_get(json, "accept"), *schema = bw_json_get(json, "schema");
+    bw_status st = schema ? bw_cedar_schema_parse(r->ctx, text_of(json, "schema"), &s)
+                          : bw_cedar_policies_parse(r->ctx, text_of(json, "text"), &p);
     bool ok = st == BW_OK;
     if (bw_json_get_value(json, "est"))
         r->t.skipped_est++;
@@ -275,6 +277,7 @@ static void run_parse(runner *r, const bw_json *json)
         fail_line(r, text_of(json, "id"), ok ? "accepted" : "refused", ok ? "" : bw_ctx_message(r->ctx));
     }
     bw_cedar_policies_free(p);
+    bw_cedar_schema_free(s);
 }
 
 static void run_ext(runner *r, const bw_json *json, size_t line)
