@@ -14,4 +14,18 @@ void bw_payload_index_free(bw_payload_index *ix);
 /* Rows in rising order; payload may be none. */
 BW_MUST_USE bw_status bw_payload_index_add(bw_ctx *ctx, bw_payload_index *ix, uint32_t row, bw_str payload);
 bw_str bw_payload_index_field(const bw_payload_index *ix);
+
+/* ---- for the planner, under the read lock ---- */
+
+typedef enum bw_lookup_kind {
+    BW_LOOKUP_NONE,     /* this index cannot say; out is untouched */
+    BW_LOOKUP_SUPERSET, /* every matching row is in out, others may be */
+    BW_LOOKUP_EXACT     /* out is the answer, as reading the payloads would give it */
+} bw_lookup_kind;
+/* The rows below nrows (out's bits; zeroed by the caller) that meet the condition. */
+BW_MUST_USE bw_status bw_payload_index_lookup(bw_ctx *ctx, const bw_payload_index *ix,
+                                              const bw_condition *cond, bw_bitmap *out,
+                                              bw_lookup_kind *kind);
+/* Rows below out->nbits that hold a non-null value at the field. */
+void bw_payload_index_present(const bw_payload_index *ix, bw_bitmap *out);
 #endif

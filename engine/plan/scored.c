@@ -1,0 +1,93 @@
+/* Scoring row by row through one chained heap (scored.h). */
+#include "scored.h"
+#include "../kernels/topk.h"
+
+typedef struct scan {
+    bw_plan *p;
+    const bw_leaf *leaf;
+    bw_rows_fn rows;
+    bw_score_fn score;
+    void *arg;
+    bw_topk heap;
+} scan;
+
+static bw_status score_rows(scan *s, uint32_t part, const bw_bitmap *rows, bw_search_trace *trace)
+{
+    const bw_snapshot *snap = s->p->view->parts[part];
+    for (size_t r = bw_bitmap_next(rows, 0); r < rows->nbits; r = bw_bitmap_next(rows, r + 1)) {
+        bw_candidate c = {.part = part, .row = (uint32_t)r};
+        if (s->score(s->arg, part, c.row, &c.key) && bw_topk_wants(&s->heap, c.key)) {
+            c.id = *bw_snapshot_id(snap, c.row);
+            bw_topk_push(&s->heap, &c);
+        }
+        if (++trace->rows_scanned % BW_PLAN_CHECK_ROWS == 0) {
+            bw_status st = bw_ctx_check(s->p->ctx);
+            if (st != BW_OK)
+                return st;
+        }
+    }
+    return bw_ctx_check(s->p->ctx);
+}
+
+static bw_status scan_part(scan *s, uint32_t part, bool shadowed)
+{
+    bw_plan *p = s->p;
+    const bw_bitmap *rows = NULL;
+    bool any = true;
+    bw_status st;
+    if (s->rows) {
+        bw_bitmap *own = bw_arena_alloc(p->ctx, sizeof *own);
+        st = own ? bw_bitmap_arena(p->ctx, bw_snapshot_nrows(p->view->parts[part]), own) : BW_ENOMEM;
+        if (st == BW_OK)
+            st = s->rows(s->arg, part, own);
+        if (st == BW_OK)
+            st = bw_scope_cut(p, s->leaf->scope, part, shadowed, own);
+        rows = own;
+    } else {
+        st = bw_scope_rows(p, s->leaf->scope, part, shadowed, &rows, &any);
+    }
+    if (st != BW_OK || !any)
+        return st;
+    bw_search_trace trace = {0};
+    st = score_rows(s, part, rows, &trace);
+    bw_explain_search_done(s->leaf->scope->trace, part, &trace);
+    return st;
+}
+
+static bw_status scan_all(scan *s, bw_candidate *items, bool shadowed, bw_list *out)
+{
+    bw_topk_init(&s->heap, items, s->leaf->k);
+    for (size_t i = 0; i < s->p->view->nparts; i++) {
+        const bw_bitmap *visible; /* cached before the mark: it outlives the loop */
+        bw_status st = bw_plan_visible(s->p, i, &visible);
+        if (st != BW_OK)
+            return st;
+        bw_arena_mark mark = bw_arena_mark_get(s->p->ctx);
+        st = scan_part(s, (uint32_t)i, shadowed);
+        if (st != BW_OK)
+            return st;
+        bw_arena_release(s->p->ctx, mark);
+    }
+    return bw_list_of_topk(s->p, &s->heap, false, out);
+}
+
+bw_status bw_scan_scored(bw_plan *p, const bw_leaf *leaf, const char *kind, bw_rows_fn rows,
+                         bw_score_fn score, void *arg, bw_list *out)
+{
+    scan s = {p, leaf, rows, score, arg, {NULL, 0, 0}};
+    bool copies = false;
+    bw_status st = bw_explain_begin(p, kind, &leaf->scope->trace);
+    bw_candidate *items = bw_arena_alloc(p->ctx, leaf->k * sizeof *items);
+    if (st != BW_OK || !items)
+        return BW_ENOMEM;
+    *out = (bw_list){NULL, 0, false};
+    if (leaf->k == 0)
+        return BW_OK;
+    st = scan_all(&s, items, false, out);
+    if (st == BW_OK)
+        st = bw_plan_has_copies(p, out->items, out->n, &copies);
+    if (st != BW_OK || !copies)
+        return st;
+    st = bw_plan_shadow(p);
+    return st == BW_OK ? scan_all(&s, items, true, out) : st;
+}
