@@ -66,6 +66,13 @@ void bw_explain_search_done(bw_explain_search *s, size_t part, const bw_search_t
         add_trace(&step->search, t);
 }
 
+void bw_explain_walk(bw_explain_search *s, size_t partitions, uint64_t rows_read, uint64_t steps)
+{
+    s->partitions = partitions;
+    s->rows_read = rows_read;
+    s->total.rows_scanned = steps;
+}
+
 static void put_counts(bw_buf *b, uint64_t rows_read, const bw_search_trace *t)
 {
     bw_json_put_key(b, "payloads_read");

@@ -21,6 +21,9 @@ typedef struct bw_explain_search { /* one leaf */
     bw_search_trace total;
 } bw_explain_search;
 
+/* A walk in id order over all partitions at once: sums only. */
+void bw_explain_walk(bw_explain_search *s, size_t partitions, uint64_t rows_read, uint64_t steps);
+
 struct bw_explain {
     bw_explain_search *first, **last;
 };

@@ -448,11 +448,11 @@ bool bw_matcher_test_node(bw_matcher *m, const bw_cnode *n, const bw_subject *s)
 static bool test_clause(bw_matcher *m, const bw_clause *c, const bw_subject *s)
 {
     for (uint32_t i = 0; i < c->nmust; i++) {
-        if (!c->must[i].settled && !bw_matcher_test_node(m, &c->must[i], s))
+        if ((!c->must[i].settled || m->ask_all) && !bw_matcher_test_node(m, &c->must[i], s))
             return false;
     }
     for (uint32_t i = 0; i < c->nmust_not; i++) {
-        if (!c->must_not[i].settled && bw_matcher_test_node(m, &c->must_not[i], s))
+        if ((!c->must_not[i].settled || m->ask_all) && bw_matcher_test_node(m, &c->must_not[i], s))
             return false;
     }
     bool some = c->nshould == 0;

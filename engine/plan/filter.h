@@ -43,6 +43,7 @@ struct bw_matcher {
     bw_clause *root;
     bw_buf scratch; /* unescaped strings; bw_matcher_clear frees it */
     uint64_t *seen; /* MATCH_TEXT: which words were met */
+    bool ask_all;   /* no node counts as settled: rows of many partitions come mixed */
     bool failed;    /* memory ran out while matching */
 };
 

@@ -40,7 +40,8 @@ static bw_status scan_part(scan *s, uint32_t part, bool shadowed)
         st = own ? bw_bitmap_arena(p->ctx, bw_snapshot_nrows(p->view->parts[part]), own) : BW_ENOMEM;
         if (st == BW_OK)
             st = s->rows(s->arg, part, own);
-        if (st == BW_OK)
+        any = st == BW_OK && bw_bitmap_next(own, 0) < own->nbits;
+        if (any)
             st = bw_scope_cut(p, s->leaf->scope, part, shadowed, own);
         rows = own;
     } else {

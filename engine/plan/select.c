@@ -168,25 +168,29 @@ static bw_status read_rows(bw_matcher *m, const bw_snapshot *s, bw_bitmap *cand,
     return BW_OK;
 }
 
-bw_status bw_select_rows(bw_matcher *m, const bw_snapshot *s, const bw_collection_info *info,
-                         const bw_bitmap *within, bw_bitmap *out, bw_select_trace *trace)
+bw_status bw_select_narrow(bw_matcher *m, const bw_snapshot *s, const bw_collection_info *info,
+                           const bw_bitmap *within, bw_bitmap *out, bool *exact)
 {
     narrow w = {m->ctx, s, bw_snapshot_nrows(s), info && info->nindexes > 0};
-    bool exact = false;
     assert(within->nbits == w.nrows && out->nbits == w.nrows);
     if (out->words != within->words)
         bw_bitmap_copy(out, within);
-    *trace = (bw_select_trace){true, 0};
-    if (m->root->nmust == 0)
-        return BW_OK;
     if (w.indexes)
         bw_snapshot_index_rdlock(s);
-    bw_status st = narrow_clause(&w, m->root, out, true, &exact);
+    bw_status st = narrow_clause(&w, m->root, out, true, exact);
     if (w.indexes)
         bw_snapshot_index_unlock(s);
-    if (st != BW_OK || exact)
+    return st;
+}
+
+bw_status bw_select_rows(bw_matcher *m, const bw_snapshot *s, const bw_collection_info *info,
+                         const bw_bitmap *within, bw_bitmap *out, bw_select_trace *trace)
+{
+    *trace = (bw_select_trace){true, 0};
+    m->ask_all = false;
+    bw_status st = bw_select_narrow(m, s, info, within, out, &trace->indexed);
+    if (st != BW_OK || trace->indexed)
         return st;
-    trace->indexed = false;
     return read_rows(m, s, out, &trace->rows_read);
 }
 

@@ -12,4 +12,8 @@ typedef struct bw_select_trace {
 BW_MUST_USE bw_status bw_select_rows(bw_matcher *m, const bw_snapshot *s,
                                      const bw_collection_info *info, const bw_bitmap *within,
                                      bw_bitmap *out, bw_select_trace *trace);
+/* The first half alone: rows that indexes leave; *exact: they are the answer. */
+BW_MUST_USE bw_status bw_select_narrow(bw_matcher *m, const bw_snapshot *s,
+                                       const bw_collection_info *info, const bw_bitmap *within,
+                                       bw_bitmap *out, bool *exact);
 #endif
