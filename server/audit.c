@@ -523,7 +523,7 @@ static bool matches(bw_ctx *ctx, bw_str line, const bw_audit_filter *f)
     if (!f->principal.ptr && !f->key.ptr && !f->action.ptr && !f->collection.ptr && !f->event.ptr &&
         f->status == 0)
         return true;
-    if (bw_json_parse(ctx, line, (bw_json_limits){8, 0, BW_AUDIT_LINE_MAX}, &o) != BW_OK)
+    if (bw_json_parse(ctx, line, (bw_json_limits){.depth_max = 8, .bytes_max = BW_AUDIT_LINE_MAX}, &o) != BW_OK)
         return false;
     if (f->status && (!bw_json_u64(bw_json_get(o, "status"), &status) || status != (uint64_t)f->status))
         return false;

@@ -267,7 +267,7 @@ static bw_status generation_parse(generation *g, bw_str text)
     uint64_t format;
     bw_status s = bw_arena_str(ctx, text, &copy);
     if (s == BW_OK)
-        s = bw_json_parse(ctx, copy, (bw_json_limits){16, 4000000, KEYS_FILE_MAX}, &root);
+        s = bw_json_parse(ctx, copy, (bw_json_limits){.depth_max = 16, .nodes_max = 4000000, .bytes_max = KEYS_FILE_MAX}, &root);
     if (s != BW_OK)
         return s;
     const bw_json *keys = bw_json_get(root, "keys");

@@ -1,0 +1,341 @@
+/* Opens and closes a cell's data folder, holds its parts together, changes policies.
+ *
+ * DIR/cell.json            {"format":1,"dev":bool}; made by init, or by serve --dev
+ * DIR/lock                 flock: one process at a time
+ * DIR/bailiwick.conf       the configuration (init writes it; --config may name another)
+ * DIR/secrets/keys         see keys.c          DIR/keys.json
+ * DIR/policies.cedar       the policy set in force
+ * DIR/entities.json, DIR/catalogue.json   the operator's own, optional
+ * DIR/engine/              collections and points (engine/)
+ * DIR/audit/               the log (audit.c)
+ *
+ * Opened in that order, closed in reverse. */
+#include "server.h"
+#include "../ingest/encoder.h"
+#include "files.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#define DEV_LABELS                                                                                      \
+    "{\"tenant\":\"dev\",\"regimes\":[],\"residency\":[],\"sensitivity\":0,\"categories\":[],"          \
+    "\"labels\":[\"dev\"],\"purposes\":[],\"legal_hold\":false}"
+
+/* ---- the folder ---- */
+
+bw_status bw_folder_lock(bw_ctx *ctx, const char *dir, int *out)
+{
+    const char *path = bw_path_join(ctx, dir, "lock");
+    if (!path)
+        return bw_fail_nomem(ctx);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return bw_fail_errno(ctx, path, errno);
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        (void)close(fd);
+        return bw_fail(ctx, BW_EUNAVAILABLE, "the data folder is in use by another process");
+    }
+    *out = fd;
+    return BW_OK;
+}
+
+bw_status bw_folder_mark(bw_ctx *ctx, const char *dir, bool dev)
+{
+    const char *path = bw_path_join(ctx, dir, "cell.json");
+    if (!path)
+        return bw_fail_nomem(ctx);
+    return bw_file_replace(ctx, path, dev ? BW_STR("{\"format\":1,\"dev\":true}\n")
+                                          : BW_STR("{\"format\":1,\"dev\":false}\n"), 0600);
+}
+
+bw_status bw_folder_check(bw_ctx *ctx, const char *dir, bool dev)
+{
+    bw_str text;
+    bw_json *root;
+    uint64_t format;
+    const char *path = bw_path_join(ctx, dir, "cell.json");
+    if (!path)
+        return bw_fail_nomem(ctx);
+    bw_status s = bw_file_read(ctx, path, 4096, &text);
+    if (s == BW_ENOTFOUND)
+        return bw_fail(ctx, BW_ENOTFOUND, "%s is no data folder: run `bailiwick init`", dir);
+    if (s == BW_OK)
+        s = bw_json_parse(ctx, text, BW_JSON_REQUEST, &root);
+    if (s != BW_OK)
+        return s;
+    if (!bw_json_u64(bw_json_get(root, "format"), &format) || format != 1)
+        return bw_fail(ctx, BW_ECORRUPT, "the data folder has a format that this version does not know");
+    const bw_json *made = bw_json_get(root, "dev");
+    bool made_dev = made && made->kind == BW_JSON_TRUE;
+    if (dev && !made_dev)
+        return bw_fail(ctx, BW_EINVALID, "the data folder was not made with --dev: it is not opened so");
+    if (!dev && made_dev)
+        return bw_fail(ctx, BW_EINVALID, "the data folder was made with --dev: it serves --dev only");
+    return BW_OK;
+}
+
+/* ---- packs and policies ---- */
+
+const char *bw_pack_folder(bw_ctx *ctx, const bw_config *c)
+{
+    if (c->packs_folder.len > 0)
+        return bw_arena_cstr(ctx, c->packs_folder);
+    static const char *const places[] = {BW_PACKS_INSTALLED, BW_PACKS_SOURCE};
+    for (size_t i = 0; i < 2; i++) {
+        const char *schema = bw_path_join(ctx, places[i], "bw.cedarschema");
+        if (schema && bw_file_exists(schema))
+            return places[i];
+    }
+    return NULL;
+}
+
+static bw_status read_in(bw_ctx *ctx, const char *folder, const char *name, bw_str *out)
+{
+    const char *path = bw_path_join(ctx, folder, name);
+    return path ? bw_file_read(ctx, path, BW_PACK_BYTES_MAX, out) : bw_fail_nomem(ctx);
+}
+
+bw_status bw_pack_read(bw_ctx *ctx, const char *folder, bw_pack *out)
+{
+    if (!folder)
+        return bw_fail(ctx, BW_ENOTFOUND, "no policy pack is installed; set policies.packs");
+    bw_status s = read_in(ctx, folder, "bw.cedarschema", &out->schema);
+    if (s == BW_OK)
+        s = read_in(ctx, folder, "eu-baseline.cedar", &out->policies);
+    if (s == BW_OK)
+        s = read_in(ctx, folder, "catalogue.json", &out->catalogue);
+    return s;
+}
+
+static void digest_hex(bw_str text, char out[33])
+{
+    unsigned char d[16];
+    bw_require(crypto_generichash(d, sizeof d, (const unsigned char *)text.ptr, text.len, NULL, 0) == 0);
+    sodium_bin2hex(out, 33, d, sizeof d);
+}
+
+static void policy_note(bw_server *s, bw_str text)
+{
+    char hex[33];
+    digest_hex(text, hex);
+    bw_require(pthread_rwlock_wrlock(&s->policy_lock) == 0);
+    memcpy(s->policy_digest, hex, sizeof hex);
+    s->policy_since_ns = bw_clock_unix_ns();
+    bw_require(pthread_rwlock_unlock(&s->policy_lock) == 0);
+}
+
+bw_status bw_server_policies_get(bw_ctx *ctx, bw_server *s, bw_str *text, bw_str *digest, int64_t *since_ns)
+{
+    bw_require(pthread_mutex_lock(&s->policy_change) == 0);
+    bw_status st = bw_authority_policies_text(ctx, s->authority, text);
+    if (st == BW_OK)
+        st = bw_arena_str(ctx, (bw_str){s->policy_digest, 32}, digest);
+    *since_ns = s->policy_since_ns;
+    bw_require(pthread_mutex_unlock(&s->policy_change) == 0);
+    return st;
+}
+
+/* Checked against the running authority's schema by a trial decision on the text alone,
+ * then made durable, then put in force. Should the last step fail (memory), the old text
+ * goes back to the file; a crash between leaves the new, checked set for the next start. */
+bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text)
+{
+    bw_str old;
+    const char *path = bw_path_join(ctx, s->dir, "policies.cedar");
+    if (!path)
+        return bw_fail_nomem(ctx);
+    if (text.len > BW_POLICIES_BYTES_MAX)
+        return bw_fail(ctx, BW_EINVALID, "a policy set has at most %d bytes", BW_POLICIES_BYTES_MAX);
+    bw_require(pthread_mutex_lock(&s->policy_change) == 0);
+    bw_status st = bw_authority_policies_text(ctx, s->authority, &old);
+    if (st == BW_OK)
+        st = bw_authority_set_policies(ctx, s->authority, text);
+    if (st == BW_OK) {
+        st = bw_file_replace(ctx, path, text, 0600);
+        if (st == BW_OK) {
+            policy_note(s, text);
+        } else { /* the disk refused: nothing may stay in force that a restart would lose */
+            const char *why = bw_arena_printf(ctx, "%s", bw_ctx_message(ctx));
+            if (bw_authority_set_policies(ctx, s->authority, old) != BW_OK)
+                bw_log(BW_LOG_ERROR, "policies: the old set could not be put back");
+            st = bw_fail(ctx, st, "%s", why ? why : "policies.cedar cannot be written");
+        }
+    }
+    bw_require(pthread_mutex_unlock(&s->policy_change) == 0);
+    return st;
+}
+
+/* ---- opening ---- */
+
+static bw_status optional_file(bw_ctx *ctx, bw_server *s, bw_str named, const char *usual, bw_str *out)
+{
+    const char *path = named.len > 0 ? bw_arena_cstr(ctx, named) : bw_path_join(ctx, s->dir, usual);
+    *out = (bw_str){NULL, 0};
+    if (!path)
+        return bw_fail_nomem(ctx);
+    bw_status st = bw_file_read(ctx, path, BW_PACK_BYTES_MAX, out);
+    return st == BW_ENOTFOUND && named.len == 0 ? BW_OK : st;
+}
+
+static bw_status open_policies(bw_ctx *ctx, bw_server *s)
+{
+    bw_pack pack;
+    bw_str overlay, entities, policies;
+    bw_status st = bw_pack_read(ctx, bw_pack_folder(ctx, &s->config), &pack);
+    if (st == BW_OK)
+        st = optional_file(ctx, s, s->config.catalogue_file, "catalogue.json", &overlay);
+    if (st == BW_OK)
+        st = optional_file(ctx, s, s->config.entities_file, "entities.json", &entities);
+    if (st == BW_OK)
+        st = read_in(ctx, s->dir, "policies.cedar", &policies);
+    if (st == BW_OK)
+        st = bw_catalogue_parse(ctx, pack.catalogue, overlay, &s->catalogue);
+    if (st != BW_OK)
+        return st;
+    if (!bw_catalogue_has_country(s->catalogue, s->config.cell_country))
+        return bw_fail(ctx, BW_EINVALID, "cell.country is not in the catalogue");
+    bw_authority_options o = {.schema = pack.schema, .policies = policies, .entities = entities,
+                              .catalogue = s->catalogue};
+    bw_config_place(&s->config, &o.at);
+    st = bw_authority_new(ctx, &o, &s->authority);
+    if (st == BW_OK)
+        policy_note(s, policies);
+    return st;
+}
+
+static bw_status open_dev(bw_ctx *ctx, bw_server *s)
+{
+    s->dev_labels = BW_STR(DEV_LABELS);
+    bw_require(crypto_generichash(s->dev_class.bytes, sizeof s->dev_class.bytes,
+                                  (const unsigned char *)s->dev_labels.ptr, s->dev_labels.len, NULL, 0) == 0);
+    s->dev_caller = (bw_caller){.principal = {.id = BW_STR("dev"), .tenant = BW_STR("dev"),
+                                              .seat = BW_STR(""), .clearance = 5},
+                                .key_id = BW_STR(""), .purpose = BW_STR(""), .open = true};
+    return bw_class_put(ctx, s->engine, &s->dev_class, s->dev_labels);
+}
+
+static bw_status open_folder(bw_ctx *ctx, bw_server *s)
+{
+    const bw_config *c = &s->config;
+    bw_status st = c->dev ? bw_dir_make(ctx, s->dir) : BW_OK;
+    if (st == BW_OK && !c->dev)
+        st = bw_folder_check(ctx, s->dir, false);
+    if (st == BW_OK)
+        st = bw_folder_lock(ctx, s->dir, &s->lock_fd);
+    if (st != BW_OK || !c->dev)
+        return st;
+    const char *marker = bw_path_join(ctx, s->dir, "cell.json");
+    const char *engine = bw_path_join(ctx, s->dir, "engine");
+    if (!marker || !engine)
+        return bw_fail_nomem(ctx);
+    if (bw_file_exists(marker))
+        return bw_folder_check(ctx, s->dir, true);
+    if (bw_file_exists(engine))
+        return bw_fail(ctx, BW_EINVALID, "the data folder was not made with --dev: it is not opened so");
+    return bw_folder_mark(ctx, s->dir, true);
+}
+
+static bw_status open_engine(bw_ctx *ctx, bw_server *s)
+{
+    bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
+    const char *dir = bw_path_join(ctx, s->dir, "engine");
+    if (!dir)
+        return bw_fail_nomem(ctx);
+    o.open_partitions_max = (uint32_t)s->config.open_partitions;
+    o.seal_rows = (uint32_t)s->config.seal_rows;
+    return bw_engine_open(ctx, dir, &o, &s->engine);
+}
+
+static bw_status open_parts(bw_ctx *ctx, bw_server *s)
+{
+    const char *audit = bw_path_join(ctx, s->dir, "audit");
+    bw_status st = audit ? open_folder(ctx, s) : bw_fail_nomem(ctx);
+    if (st == BW_OK && !s->config.dev)
+        st = bw_keys_open(ctx, s->dir, &s->keys);
+    if (st == BW_OK)
+        st = bw_audit_open(ctx, audit, s->config.audit_segment_bytes, &s->audit);
+    if (st == BW_OK)
+        st = open_engine(ctx, s);
+    if (st == BW_OK)
+        st = s->config.dev ? open_dev(ctx, s) : open_policies(ctx, s);
+    if (st == BW_OK && s->config.model_folder.len > 0) {
+        const char *folder = bw_arena_cstr(ctx, s->config.model_folder);
+        st = folder ? bw_encoder_open(ctx, folder, &s->encoder) : bw_fail_nomem(ctx);
+    }
+    return st;
+}
+
+bw_status bw_server_open(bw_ctx *ctx, const bw_config *config, bw_ctx *home, bw_server **out)
+{
+    bw_server *s = bw_calloc(1, sizeof *s);
+    if (!s)
+        return bw_fail_nomem(ctx);
+    s->config = *config;
+    s->home = home;
+    s->lock_fd = -1;
+    bw_require(pthread_mutex_init(&s->policy_change, NULL) == 0 &&
+               pthread_rwlock_init(&s->policy_lock, NULL) == 0 && pthread_rwlock_init(&s->class_lock, NULL) == 0);
+    s->class_texts = bw_map_new();
+    s->dir = bw_alloc(config->data_folder.len + 1);
+    bw_status st = s->class_texts && s->dir ? BW_OK : bw_fail_nomem(ctx);
+    if (st == BW_OK) {
+        memcpy(s->dir, config->data_folder.ptr, config->data_folder.len);
+        s->dir[config->data_folder.len] = '\0';
+        s->tables[0] = bw_routes_qdrant;
+        s->tables[1] = bw_routes_v1;
+        s->tables[2] = bw_routes_ingest;
+        st = open_parts(ctx, s);
+    }
+    if (st == BW_OK)
+        *out = s;
+    else
+        bw_server_close(s);
+    return st;
+}
+
+void bw_server_close(bw_server *s)
+{
+    bw_str key;
+    uint64_t *value;
+    if (!s)
+        return;
+    bw_encoder_close(s->encoder);
+    bw_engine_close(s->engine);
+    bw_authority_free(s->authority);
+    bw_catalogue_free(s->catalogue);
+    bw_audit_close(s->audit);
+    bw_keys_close(s->keys);
+    for (size_t it = 0; s->class_texts && bw_map_next(s->class_texts, &it, &key, &value);)
+        bw_free((void *)(uintptr_t)*value);
+    bw_map_free(s->class_texts);
+    if (s->lock_fd >= 0)
+        (void)close(s->lock_fd);
+    bw_free(s->dir);
+    (void)pthread_mutex_destroy(&s->policy_change);
+    (void)pthread_rwlock_destroy(&s->policy_lock);
+    (void)pthread_rwlock_destroy(&s->class_lock);
+    bw_free(s);
+}
+
+bw_engine *bw_server_engine(const bw_server *server)
+{
+    return server->engine;
+}
+
+bw_authority *bw_server_authority(const bw_server *server)
+{
+    return server->authority;
+}
+
+const bw_catalogue *bw_server_catalogue(const bw_server *server)
+{
+    return server->catalogue;
+}
+
+const struct bw_encoder *bw_server_encoder(const bw_server *server)
+{
+    return server->encoder;
+}
