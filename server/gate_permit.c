@@ -7,6 +7,7 @@
  * With --dev there is one principal and one class, and the same functions answer from
  * them without a policy (that cell is on loopback and says so). */
 #include "gate_request.h"
+#include "secrets.h"
 #include <sodium.h>
 #include <stdlib.h>
 
@@ -119,6 +120,26 @@ static bw_status class_text(bw_request *r, const bw_class_id *id, bw_str *out)
 bw_status bw_gate_label_text(bw_request *r, const bw_class_id *class_id, bw_str *out)
 {
     return class_text(r, class_id, out);
+}
+
+/* Under the tenant's name too, so that one person's hashes cannot be joined across tenants. */
+bw_status bw_gate_subject(bw_request *r, bw_str subject, bw_str *out)
+{
+    unsigned char hash[32];
+    crypto_generichash_state st;
+    bw_str tenant = r->caller->principal.tenant;
+    uint64_t n = tenant.len;
+    char *hex = bw_arena_alloc(r->ctx, 2 * sizeof hash + 1);
+    if (!hex)
+        return bw_fail_nomem(r->ctx);
+    bw_require(crypto_generichash_init(&st, r->server->subject_secret, BW_SECRET_BYTES, sizeof hash) == 0 &&
+               crypto_generichash_update(&st, (const unsigned char *)&n, sizeof n) == 0 &&
+               crypto_generichash_update(&st, (const unsigned char *)tenant.ptr, tenant.len) == 0 &&
+               crypto_generichash_update(&st, (const unsigned char *)subject.ptr, subject.len) == 0 &&
+               crypto_generichash_final(&st, hash, sizeof hash) == 0);
+    sodium_bin2hex(hex, 2 * sizeof hash + 1, hash, sizeof hash);
+    *out = (bw_str){hex, 2 * sizeof hash};
+    return BW_OK;
 }
 
 /* ---- permitted sets ---- */

@@ -10,14 +10,11 @@
 #include "keys.h"
 #include "../engine/base/map.h"
 #include "files.h"
-#include <errno.h>
-#include <fcntl.h>
+#include "secrets.h"
 #include <pthread.h>
 #include <sodium.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-enum { KEY_SECRET_BYTES = 32, KEYS_FILE_MAX = 64 * 1024 * 1024, WORD_MAX = 128 };
+enum { KEYS_FILE_MAX = 64 * 1024 * 1024, WORD_MAX = 128 };
 
 typedef struct stored_key {
     bw_key_record record;
@@ -33,7 +30,7 @@ typedef struct generation { /* immutable after build */
 
 struct bw_keys {
     char *dir;
-    unsigned char *secret; /* sodium_malloc, read only */
+    unsigned char *secret;
     pthread_rwlock_t lock; /* guards now */
     pthread_mutex_t change; /* one writer; taken before lock */
     generation *now;
@@ -347,50 +344,19 @@ static bw_status keys_commit(bw_ctx *ctx, bw_keys *k, size_t at, const stored_ke
 
 bw_status bw_keys_create(bw_ctx *ctx, const char *dir)
 {
-    unsigned char *secret = sodium_malloc(KEY_SECRET_BYTES);
-    const char *folder = bw_path_join(ctx, dir, "secrets");
-    const char *file = bw_path_join(ctx, dir, "secrets/keys");
     const char *list = bw_path_join(ctx, dir, "keys.json");
-    if (!secret || !folder || !file || !list) {
-        sodium_free(secret);
-        return bw_fail_nomem(ctx);
-    }
-    bw_status s = bw_dir_make(ctx, folder);
-    if (s == BW_OK && bw_file_exists(file))
-        s = bw_fail(ctx, BW_EEXISTS, "%s is there already", file);
-    if (s == BW_OK) {
-        randombytes_buf(secret, KEY_SECRET_BYTES);
-        s = bw_file_replace(ctx, file, (bw_str){(const char *)secret, KEY_SECRET_BYTES}, 0400);
-    }
+    bw_status s = list ? bw_secret_create(ctx, dir, "keys") : bw_fail_nomem(ctx);
     if (s == BW_OK)
         s = bw_file_replace(ctx, list, BW_STR("{\"format\":1,\"keys\":[]}\n"), 0600);
-    sodium_free(secret);
-    return s;
-}
-
-static bw_status read_secret(bw_ctx *ctx, const char *path, unsigned char *out)
-{
-    struct stat st;
-    bw_status s = BW_OK;
-    unsigned char more;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return bw_fail(ctx, BW_EIO, "secrets/keys cannot be opened: %s", strerror(errno));
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || (st.st_mode & 077) != 0)
-        s = bw_fail(ctx, BW_EINVALID, "secrets/keys must be a plain file that only its owner may read");
-    else if (read(fd, out, KEY_SECRET_BYTES) != KEY_SECRET_BYTES || read(fd, &more, 1) != 0)
-        s = bw_fail(ctx, BW_ECORRUPT, "secrets/keys does not hold %d bytes", KEY_SECRET_BYTES);
-    (void)close(fd);
     return s;
 }
 
 bw_status bw_keys_open(bw_ctx *ctx, const char *dir, bw_keys **out)
 {
     bw_str text;
-    const char *secret = bw_path_join(ctx, dir, "secrets/keys");
     const char *list = bw_path_join(ctx, dir, "keys.json");
     bw_keys *k = bw_calloc(1, sizeof *k);
-    if (!secret || !list || !k) {
+    if (!list || !k) {
         bw_free(k);
         return bw_fail_nomem(ctx);
     }
@@ -400,14 +366,11 @@ bw_status bw_keys_open(bw_ctx *ctx, const char *dir, bw_keys **out)
     }
     size_t n = strlen(dir) + 1;
     k->dir = bw_alloc(n);
-    k->secret = sodium_malloc(KEY_SECRET_BYTES);
-    bw_status s = k->dir && k->secret ? BW_OK : bw_fail_nomem(ctx);
+    bw_status s = k->dir ? BW_OK : bw_fail_nomem(ctx);
     if (s == BW_OK) {
         memcpy(k->dir, dir, n);
-        s = read_secret(ctx, secret, k->secret);
+        s = bw_secret_open(ctx, dir, "keys", &k->secret);
     }
-    if (s == BW_OK && sodium_mprotect_readonly(k->secret) != 0)
-        s = bw_fail(ctx, BW_EINTERNAL, "the secret cannot be protected");
     if (s == BW_OK)
         s = bw_file_read(ctx, list, KEYS_FILE_MAX, &text);
     if (s == BW_OK)
@@ -424,7 +387,7 @@ void bw_keys_close(bw_keys *k)
     if (!k)
         return;
     generation_free(k->now);
-    sodium_free(k->secret); /* wipes */
+    bw_secret_close(k->secret);
     bw_free(k->dir);
     (void)pthread_rwlock_destroy(&k->lock);
     (void)pthread_mutex_destroy(&k->change);
@@ -436,7 +399,7 @@ void bw_keys_close(bw_keys *k)
 static void key_hash(const bw_keys *k, bw_str text, unsigned char out[32])
 {
     bw_require(crypto_generichash(out, 32, (const unsigned char *)text.ptr, text.len, k->secret,
-                                  KEY_SECRET_BYTES) == 0);
+                                  BW_SECRET_BYTES) == 0);
 }
 
 static void key_make(char text[BW_KEY_TEXT + 1], char id[BW_KEY_ID + 1])

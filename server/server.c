@@ -4,6 +4,7 @@
  * DIR/lock                 flock: one process at a time
  * DIR/bailiwick.conf       the configuration (init writes it; --config may name another)
  * DIR/secrets/keys         see keys.c          DIR/keys.json
+ * DIR/secrets/subjects     keys the hashes of data subjects' ids
  * DIR/policies.cedar       the policy set in force
  * DIR/entities.json, DIR/catalogue.json   the operator's own, optional
  * DIR/engine/              collections and points (engine/)
@@ -13,6 +14,7 @@
 #include "server.h"
 #include "../ingest/encoder.h"
 #include "files.h"
+#include "secrets.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
@@ -235,7 +237,8 @@ static bw_status open_folder(bw_ctx *ctx, bw_server *s)
         return bw_folder_check(ctx, s->dir, true);
     if (bw_file_exists(engine))
         return bw_fail(ctx, BW_EINVALID, "the data folder was not made with --dev: it is not opened so");
-    return bw_folder_mark(ctx, s->dir, true);
+    st = bw_secret_create(ctx, s->dir, "subjects");
+    return st == BW_OK || st == BW_EEXISTS ? bw_folder_mark(ctx, s->dir, true) : st;
 }
 
 static bw_status open_engine(bw_ctx *ctx, bw_server *s)
@@ -253,6 +256,8 @@ static bw_status open_parts(bw_ctx *ctx, bw_server *s)
 {
     const char *audit = bw_path_join(ctx, s->dir, "audit");
     bw_status st = audit ? open_folder(ctx, s) : bw_fail_nomem(ctx);
+    if (st == BW_OK)
+        st = bw_secret_open(ctx, s->dir, "subjects", &s->subject_secret);
     if (st == BW_OK && !s->config.dev)
         st = bw_keys_open(ctx, s->dir, &s->keys);
     if (st == BW_OK)
@@ -308,6 +313,7 @@ void bw_server_close(bw_server *s)
     bw_catalogue_free(s->catalogue);
     bw_audit_close(s->audit);
     bw_keys_close(s->keys);
+    bw_secret_close(s->subject_secret);
     for (size_t it = 0; s->class_texts && bw_map_next(s->class_texts, &it, &key, &value);)
         bw_free((void *)(uintptr_t)*value);
     bw_map_free(s->class_texts);

@@ -1,0 +1,194 @@
+/* serve and config; what the commands share. */
+#include "cli.h"
+#include "files.h"
+#include "harden.h"
+#include "httpd.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CONFIG_BYTES_MAX = 1 << 20 };
+
+int bw_cli_say(const char *text, size_t n)
+{
+    return fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0 ? 0 : 1;
+}
+
+int bw_cli_usage(const char *text)
+{
+    (void)fputs(text, stderr);
+    return 2;
+}
+
+int bw_cli_fail(bw_ctx *ctx, const char *what)
+{
+    (void)fprintf(stderr, "bailiwick %s: %s\n", what, ctx ? bw_ctx_message(ctx) : "out of memory");
+    return 1;
+}
+
+static int override(bw_cli_settings *s, const char *name, const char *value)
+{
+    if (s->nover == BW_CLI_OVERRIDES_MAX)
+        return -1;
+    s->over[s->nover++] = (bw_config_override){name, value};
+    return 2;
+}
+
+int bw_cli_setting(bw_cli_settings *s, int argc, char **argv, int i)
+{
+    static const char *const known[] = {"--config", "--data", "--set", "--listen"};
+    bool ours = false;
+    for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
+        ours = ours || strcmp(argv[i], known[k]) == 0;
+    if (!ours)
+        return 0;
+    if (i + 1 >= argc) {
+        (void)fprintf(stderr, "bailiwick: %s wants a value\n", argv[i]);
+        return -1;
+    }
+    char *value = argv[i + 1];
+    if (strcmp(argv[i], "--config") == 0) {
+        s->config_file = value;
+    } else if (strcmp(argv[i], "--data") == 0) {
+        s->data = value;
+    } else if (strcmp(argv[i], "--listen") == 0) {
+        return override(s, "server.listen", value);
+    } else {
+        char *eq = strchr(value, '=');
+        if (!eq) {
+            (void)fprintf(stderr, "bailiwick: --set wants name=value\n");
+            return -1;
+        }
+        *eq = '\0';
+        return override(s, value, eq + 1);
+    }
+    return 2;
+}
+
+bw_status bw_cli_config(bw_ctx *ctx, bw_cli_settings *s, bw_config *out)
+{
+    bw_str text = {NULL, 0};
+    bw_status st = BW_OK;
+    if (s->config_file) {
+        st = bw_file_read(ctx, s->config_file, CONFIG_BYTES_MAX, &text);
+    } else if (s->data) {
+        const char *path = bw_path_join(ctx, s->data, "bailiwick.conf");
+        st = path ? bw_file_read(ctx, path, CONFIG_BYTES_MAX, &text) : bw_fail_nomem(ctx);
+        if (st == BW_ENOTFOUND)
+            st = BW_OK;
+    }
+    if (st == BW_OK && s->data && s->nover < BW_CLI_OVERRIDES_MAX)
+        s->over[s->nover++] = (bw_config_override){"data.folder", s->data};
+    if (st == BW_OK)
+        st = bw_config_parse(ctx, text, s->over, s->nover, out);
+    return st;
+}
+
+/* ---- config ---- */
+
+int bw_cli_show_config(int argc, char **argv)
+{
+    bw_cli_settings set = {0};
+    bw_config config;
+    bw_buf b = {0};
+    int code = 1;
+    for (int i = 1; i < argc;) {
+        int n = bw_cli_setting(&set, argc, argv, i);
+        if (n <= 0)
+            return bw_cli_usage("Usage: bailiwick config [--config FILE | --data DIR] [--set name=value]\n"
+                                "Prints every setting, what it means and its value.\n");
+        i += n;
+    }
+    bw_ctx *ctx = bw_ctx_new(0);
+    if (!ctx || bw_cli_config(ctx, &set, &config) != BW_OK) {
+        code = bw_cli_fail(ctx, "config");
+    } else {
+        bw_config_print(&config, &b);
+        code = b.failed ? 1 : bw_cli_say(b.ptr, b.len);
+    }
+    bw_buf_clear(&b);
+    bw_ctx_free(ctx);
+    return code;
+}
+
+/* ---- serve ---- */
+
+static const char serve_usage[] =
+    "Usage: bailiwick serve --data DIR [--config FILE] [--listen ADDRESS:PORT] [--set name=value]\n"
+    "       bailiwick serve --dev --data DIR [--listen 127.0.0.1:6333]\n"
+    "--dev: no keys, no policies, one class; loopback only, for a first look and for tests.\n"
+    "Prints \"listening on ADDRESS:PORT\" once it serves. SIGTERM and SIGINT stop it gracefully.\n";
+
+static int wait_for_stop(bw_httpd *h, const sigset_t *set)
+{
+    int sig = 0;
+    const char *host = bw_httpd_host(h);
+    if (printf(strchr(host, ':') ? "listening on [%s]:%u\n" : "listening on %s:%u\n", host,
+               bw_httpd_port(h)) < 0 ||
+        fflush(stdout) != 0)
+        bw_log(BW_LOG_WARN, "stdout is closed");
+    while (sigwait(set, &sig) != 0)
+        continue;
+    bw_log(BW_LOG_INFO, "stopping on signal %d", sig);
+    return 0;
+}
+
+static int serve(bw_ctx *ctx, bw_ctx *home, const bw_config *config)
+{
+    bw_server *server = NULL;
+    bw_httpd *httpd = NULL;
+    sigset_t set;
+    int code = 0;
+    /* Blocked before any thread starts, so that only sigwait sees them. */
+    if (sigemptyset(&set) != 0 || sigaddset(&set, SIGTERM) != 0 || sigaddset(&set, SIGINT) != 0 ||
+        pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
+        return 1;
+    bw_status s = bw_config_check_serve(ctx, config);
+    if (s == BW_OK)
+        s = bw_server_open(ctx, config, home, &server);
+    if (s == BW_OK)
+        s = bw_httpd_start(ctx, server, &httpd);
+    if (s == BW_OK)
+        code = wait_for_stop(httpd, &set);
+    else
+        code = bw_cli_fail(ctx, "serve");
+    bw_httpd_stop(httpd);
+    bw_server_close(server);
+    return code;
+}
+
+int bw_cli_serve(int argc, char **argv)
+{
+    bw_cli_settings set = {0};
+    bw_config config;
+    bool dev = false;
+    int code = 1;
+    for (int i = 1; i < argc;) {
+        int n = bw_cli_setting(&set, argc, argv, i);
+        if (n == 0 && strcmp(argv[i], "--dev") == 0) {
+            dev = true;
+            n = 1;
+        }
+        if (n <= 0)
+            return bw_cli_usage(serve_usage);
+        i += n;
+    }
+    bw_ctx *ctx = bw_ctx_new(0), *home = bw_ctx_new(0);
+    if (!ctx || !home) {
+        code = bw_cli_fail(NULL, "serve");
+    } else if (bw_harden(ctx) != BW_OK) {
+        code = bw_cli_fail(ctx, "serve");
+    } else if (bw_cli_config(home, &set, &config) != BW_OK) {
+        code = bw_cli_fail(home, "serve");
+    } else if (config.data_folder.len == 0) {
+        code = bw_cli_usage("bailiwick serve: --data DIR is missing\n");
+    } else {
+        config.dev = dev;
+        code = serve(ctx, home, &config);
+    }
+    bw_ctx_free(ctx);
+    bw_ctx_free(home);
+    return code;
+}

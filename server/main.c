@@ -1,0 +1,46 @@
+/* bailiwick: one binary, one command a word. Leaves out everything but the choice. */
+#include "cli.h"
+#include <stdio.h>
+
+static const char help[] =
+    "Usage: bailiwick COMMAND [options]\n"
+    "\n"
+    "  serve         run a cell          (--data DIR; --dev for a first look on loopback)\n"
+    "  init          make a data folder and its first administrator's key\n"
+    "  key           add, list or revoke API keys\n"
+    "  config        print the configuration with its documentation\n"
+    "  policy        check a policy set, or test it on requests\n"
+    "  audit         verify an audit log offline\n"
+    "  doctor        look for what would keep a cell from serving well\n"
+    "  ingest        put a folder of documents into a running cell\n"
+    "  query         ask a running cell a question\n"
+    "\n"
+    "  --version, --help; every command has its own --help\n";
+
+typedef struct command {
+    const char *name;
+    int (*run)(int argc, char **argv); /* argv[0] is the command's word */
+} command;
+
+static const command commands[] = {
+    {"serve", bw_cli_serve},   {"init", bw_cli_init},     {"key", bw_cli_key},
+    {"config", bw_cli_show_config}, {"policy", bw_cli_policy}, {"audit", bw_cli_audit},
+    {"doctor", bw_cli_doctor}, {"ingest", bw_cli_ingest}, {"query", bw_cli_query},
+};
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        (void)fputs(help, stderr);
+        return 2;
+    }
+    if (strcmp(argv[1], "--version") == 0)
+        return bw_cli_say("bailiwick " BW_VERSION "\n", sizeof "bailiwick " BW_VERSION "\n" - 1);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
+        return bw_cli_say(help, sizeof help - 1);
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    (void)fprintf(stderr, "bailiwick: unknown command %.40s\n\n%s", argv[1], help);
+    return 2;
+}

@@ -1,0 +1,84 @@
+/* /metrics, Prometheus text. The cell's figures are sums over all data, hidden data too, so
+ * only a caller with Admin on the cell gets them; everybody else with a key gets the two
+ * constant lines, the same bytes whatever the cell holds (threat 3). */
+#include "v1.h"
+
+static void counter(bw_buf *b, const char *name, const char *help, uint64_t value)
+{
+    bw_buf_printf(b, "# HELP bailiwick_%s %s\n# TYPE bailiwick_%s counter\nbailiwick_%s %llu\n", name, help,
+                  name, name, (unsigned long long)value);
+}
+
+static void gauge(bw_buf *b, const char *name, const char *help, uint64_t value)
+{
+    bw_buf_printf(b, "# HELP bailiwick_%s %s\n# TYPE bailiwick_%s gauge\nbailiwick_%s %llu\n", name, help,
+                  name, name, (unsigned long long)value);
+}
+
+/* Top-level whole numbers of the engine's own statistics. */
+static bw_status engine_figures(bw_request *r, bw_buf *b)
+{
+    bw_str text;
+    bw_json *stats;
+    uint64_t n;
+    bw_status s = bw_engine_stats(r->ctx, r->server->engine, &text);
+    if (s == BW_OK)
+        s = bw_json_parse(r->ctx, text, BW_JSON_REQUEST, &stats);
+    if (s != BW_OK || stats->kind != BW_JSON_OBJECT)
+        return s;
+    for (const bw_json *m = stats->child; m; m = m->next) {
+        const char *name = bw_arena_printf(r->ctx, "engine_%.*s", (int)m->key.len, m->key.ptr);
+        bool plain = name != NULL;
+        for (const char *c = name; c && *c; c++)
+            plain = plain && ((*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || *c == '_');
+        if (plain && bw_json_u64(m, &n))
+            gauge(b, name, "Of the engine.", n);
+    }
+    return BW_OK;
+}
+
+static uint64_t load(const _Atomic uint64_t *v)
+{
+    return atomic_load_explicit(v, memory_order_relaxed);
+}
+
+bw_status bw_metrics(bw_request *r, bw_response *out)
+{
+    bw_server *s = r->server;
+    bw_counters *c = &s->counters;
+    bw_buf *b = &out->body;
+    bw_question q;
+    bw_decision d = {.allow = true};
+    uint64_t seq;
+    uint8_t head[BW_AUDIT_HASH];
+    out->content_type = "text/plain; version=0.0.4";
+    bw_buf_puts(b, "# TYPE app_info gauge\napp_info{name=\"bailiwick\",version=\"" BW_VERSION "\"} 1\n");
+    if (!s->config.dev) {
+        bw_gate__question(r, BW_ACTION_ADMIN, &q);
+        bw_status st = bw_decide_object(r->ctx, s->authority, &q, "Node", r->caller->principal.tenant,
+                                        s->config.cell_id, &d);
+        if (st != BW_OK)
+            return st;
+    }
+    if (!d.allow)
+        return bw_v1_done(r, out);
+    counter(b, "requests_total", "Requests whose headers arrived.", load(&c->requests));
+    for (unsigned i = 1; i < 6; i++)
+        bw_buf_printf(b, "bailiwick_answers_total{class=\"%uxx\"} %llu\n", i,
+                      (unsigned long long)load(&c->by_class[i]));
+    counter(b, "refused_key_total", "Requests without a valid key.", load(&c->refused_key));
+    counter(b, "refused_framing_total", "Requests that the framing guard refused.", load(&c->refused_framing));
+    counter(b, "refused_busy_total", "Connections and requests over a limit.", load(&c->refused_busy));
+    counter(b, "reaped_total", "Shutdowns of connections past a deadline.", load(&c->reaped));
+    counter(b, "denied_total", "Requests that ended in a denial.", load(&c->denied));
+    counter(b, "audit_failures_total", "Requests refused since the log could not be written.",
+            load(&c->audit_failures));
+    counter(b, "body_bytes_total", "Bytes of request bodies.", load(&c->bytes_in));
+    counter(b, "answer_bytes_total", "Bytes of answers.", load(&c->bytes_out));
+    gauge(b, "connections", "Open connections.",
+          (uint64_t)atomic_load_explicit(&c->connections, memory_order_relaxed));
+    bw_audit_head(s->audit, &seq, head);
+    counter(b, "audit_events_total", "Number of the last audit event.", seq);
+    bw_status st = engine_figures(r, b);
+    return st == BW_OK ? bw_v1_done(r, out) : st;
+}

@@ -1,0 +1,46 @@
+/* What the /v1 handlers share. Private to v1_*.c. Unknown members are refused here (our
+ * own routes); errors carry the JSON pointer of the field. */
+#ifndef BW_V1_H
+#define BW_V1_H
+#include "gate_request.h"
+#include "limits.h"
+
+/* The body as an object whose members are all among `allowed` (ended by NULL). */
+BW_MUST_USE bw_status bw_v1_body(bw_request *r, const char *const *allowed, const bw_json **out);
+BW_MUST_USE bw_status bw_v1_members(bw_ctx *ctx, const bw_json *object, const char *const *allowed);
+/* A string member; absent or null leaves *out. */
+BW_MUST_USE bw_status bw_v1_string(bw_ctx *ctx, const bw_json *object, const char *name, bw_str *out);
+/* A list of strings, sorted, unique; absent or null leaves *out. */
+BW_MUST_USE bw_status bw_v1_strings(bw_ctx *ctx, const bw_json *object, const char *name, bw_words *out);
+BW_MUST_USE bw_status bw_v1_done(bw_request *r, bw_response *response); /* BW_ENOMEM if the body failed */
+
+bw_status bw_v1_policies_get(bw_request *r, bw_response *out);
+bw_status bw_v1_policies_put(bw_request *r, bw_response *out);
+bw_status bw_v1_policies_dry_run(bw_request *r, bw_response *out);
+bw_status bw_v1_authorize(bw_request *r, bw_response *out);
+bw_status bw_v1_classes(bw_request *r, bw_response *out);
+bw_status bw_v1_collections(bw_request *r, bw_response *out);
+bw_status bw_v1_collection_put(bw_request *r, bw_response *out);
+bw_status bw_v1_keys_list(bw_request *r, bw_response *out);
+bw_status bw_v1_keys_add(bw_request *r, bw_response *out);
+bw_status bw_v1_keys_revoke(bw_request *r, bw_response *out);
+bw_status bw_v1_audit(bw_request *r, bw_response *out);
+bw_status bw_v1_whoami(bw_request *r, bw_response *out);
+bw_status bw_metrics(bw_request *r, bw_response *out);
+
+/* One question of dry-run or `policy test`:
+ * {"principal":{…key record…},"action","labels":{…} | "collection": name | "cell":true,
+ *  "purpose"?,"safeguards"?,"dest"?:{id,country,operator,certs,hw}} */
+typedef struct bw_v1_question {
+    bw_question q;
+    bw_principal principal;
+    bw_place dest;
+    bw_str label_text; /* canonical; none: kind and name say what */
+    bw_class_id class_id;
+    const char *kind; /* "Collection", "Node" */
+    bw_str tenant, name;
+} bw_v1_question;
+BW_MUST_USE bw_status bw_v1_question_parse(bw_ctx *ctx, const bw_catalogue *catalogue, const bw_json *v,
+                                           const bw_caller *self, bw_str cell_id, bw_v1_question *out);
+void bw_v1_put_decision(bw_buf *b, const bw_decision *d); /* members, no braces */
+#endif

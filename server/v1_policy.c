@@ -1,0 +1,286 @@
+/* /v1/policies, its dry run, /v1/authorize: questions to the policies, not to the data.
+ *
+ * authorize answers for the caller itself and for labels that the caller writes down, so it
+ * tells nothing about what is stored; the same question for somebody else is the dry
+ * run's, which needs Admin. */
+#include "v1.h"
+
+enum { DRY_RUN_MAX = 1000 };
+
+static bw_status need_policies(bw_request *r)
+{
+    return r->server->authority ? BW_OK
+                                : bw_fail(r->ctx, BW_ECONFLICT, "a --dev cell has no policies");
+}
+
+bw_status bw_v1_policies_get(bw_request *r, bw_response *out)
+{
+    bw_str text, digest;
+    int64_t since = 0;
+    char when[40];
+    bw_status s = need_policies(r);
+    if (s == BW_OK)
+        s = bw_server_policies_get(r->ctx, r->server, &text, &digest, &since);
+    if (s != BW_OK)
+        return s;
+    bw_time_format(since, when);
+    bw_buf_puts(&out->body, "{\"digest\":");
+    bw_json_put_str(&out->body, digest);
+    bw_buf_printf(&out->body, ",\"version\":%llu,\"in_force_since\":\"%s\",\"policies\":",
+                  (unsigned long long)bw_authority_version(r->server->authority), when);
+    bw_json_put_str(&out->body, text);
+    bw_buf_putc(&out->body, '}');
+    return bw_v1_done(r, out);
+}
+
+bw_status bw_v1_policies_put(bw_request *r, bw_response *out)
+{
+    static const char *const allowed[] = {"policies", "if_digest", NULL};
+    const bw_json *body;
+    bw_str text = {NULL, 0}, expected = {NULL, 0}, old, digest;
+    int64_t since;
+    bw_status s = need_policies(r);
+    if (s == BW_OK)
+        s = bw_v1_body(r, allowed, &body);
+    if (s == BW_OK)
+        s = bw_v1_string(r->ctx, body, "policies", &text);
+    if (s == BW_OK)
+        s = bw_v1_string(r->ctx, body, "if_digest", &expected);
+    if (s != BW_OK)
+        return s;
+    if (!text.ptr)
+        return bw_fail_at(r->ctx, BW_EINVALID, "/policies", "wants the Cedar text as a string");
+    if (expected.ptr) {
+        s = bw_server_policies_get(r->ctx, r->server, &old, &digest, &since);
+        if (s != BW_OK)
+            return s;
+        if (!bw_str_eq(expected, digest))
+            return bw_fail_at(r->ctx, BW_ECONFLICT, "/if_digest", "the policies in force are others by now");
+    }
+    s = bw_server_policies_put(r->ctx, r->server, text);
+    if (s == BW_EINVALID) { /* well formed JSON, but no policy set: the old one stays */
+        out->status = 422;
+        const char *why = bw_arena_printf(r->ctx, "%s", bw_ctx_message(r->ctx));
+        return bw_fail_at(r->ctx, s, "/policies", "%s", why ? why : "not a policy set");
+    }
+    return s == BW_OK ? bw_v1_policies_get(r, out) : s;
+}
+
+/* ---- questions ---- */
+
+static bw_status parse_dest(bw_ctx *ctx, const bw_json *v, bw_place *out)
+{
+    static const char *const allowed[] = {"id", "country", "operator", "certs", "hw", NULL};
+    bw_words certs = {NULL, 0}, hw = {NULL, 0};
+    memset(out, 0, sizeof *out);
+    if (v->kind != BW_JSON_OBJECT)
+        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v), "wants an object");
+    bw_status s = bw_v1_members(ctx, v, allowed);
+    if (s == BW_OK)
+        s = bw_v1_string(ctx, v, "id", &out->id);
+    if (s == BW_OK)
+        s = bw_v1_string(ctx, v, "country", &out->country);
+    if (s == BW_OK)
+        s = bw_v1_string(ctx, v, "operator", &out->operator_id);
+    if (s == BW_OK)
+        s = bw_v1_strings(ctx, v, "certs", &certs);
+    if (s == BW_OK)
+        s = bw_v1_strings(ctx, v, "hw", &hw);
+    if (s != BW_OK)
+        return s;
+    if (!out->id.ptr || !out->country.ptr || !out->operator_id.ptr)
+        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v), "id, country and operator must be said");
+    out->certs = certs.items;
+    out->ncerts = certs.n;
+    out->hw = hw.items;
+    out->nhw = hw.n;
+    return BW_OK;
+}
+
+/* Whose question it is: the caller's own, or (dry run) a written-down principal's. */
+static bw_status parse_who(bw_ctx *ctx, const bw_json *v, const bw_caller *self, bw_v1_question *out)
+{
+    bw_key_record who;
+    const bw_json *p = bw_json_get_value(v, "principal");
+    bw_words safeguards = {NULL, 0};
+    if (p && self)
+        return bw_fail_at(ctx, BW_EINVALID, "/principal", "is the caller's own here; see the dry run");
+    if (!p && !self)
+        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v), "principal must be said");
+    if (p) {
+        bw_status s = bw_key_record_parse(ctx, p, &who);
+        if (s != BW_OK)
+            return s;
+        out->principal = (bw_principal){who.principal, who.tenant, who.seat, who.clearance,
+                                        who.roles.items, who.roles.n};
+        out->q.purpose = who.default_purpose.ptr ? who.default_purpose : BW_STR("");
+        out->q.safeguards = who.safeguards.items;
+        out->q.nsafeguards = who.safeguards.n;
+    } else {
+        out->principal = self->principal;
+        out->q.purpose = self->purpose;
+        out->q.safeguards = self->safeguards;
+        out->q.nsafeguards = self->nsafeguards;
+    }
+    out->q.principal = &out->principal;
+    if (self) /* purpose and safeguards are the gate's to pick: the headers say them */
+        return bw_json_get_value(v, "purpose") || bw_json_get_value(v, "safeguards")
+                   ? bw_fail_at(ctx, BW_EINVALID, "/purpose", "is chosen by the x-bailiwick headers")
+                   : BW_OK;
+    bw_status s = bw_v1_string(ctx, v, "purpose", &out->q.purpose);
+    if (s == BW_OK)
+        s = bw_v1_strings(ctx, v, "safeguards", &safeguards);
+    if (s == BW_OK && bw_json_get_value(v, "safeguards")) {
+        out->q.safeguards = safeguards.items;
+        out->q.nsafeguards = safeguards.n;
+    }
+    return s;
+}
+
+static bw_status parse_what(bw_ctx *ctx, const bw_catalogue *catalogue, const bw_json *v, bw_str cell_id,
+                            bw_v1_question *out)
+{
+    const bw_json *labels = bw_json_get_value(v, "labels");
+    const bw_json *collection = bw_json_get_value(v, "collection");
+    const bw_json *cell = bw_json_get_value(v, "cell");
+    bw_labels set;
+    if (!!labels + !!collection + !!cell != 1)
+        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v),
+                          "wants one of labels, collection and cell");
+    out->tenant = out->principal.tenant;
+    if (labels) {
+        bw_status s = bw_labels_parse(ctx, catalogue, labels, out->principal.tenant, &set);
+        if (s == BW_OK)
+            s = bw_labels_canonical(ctx, &set, &out->label_text);
+        if (s == BW_OK)
+            bw_labels_class_id(out->label_text, &out->class_id);
+        return s;
+    }
+    if (collection) {
+        out->kind = "Collection";
+        return bw_v1_string(ctx, v, "collection", &out->name);
+    }
+    out->kind = "Node";
+    out->name = cell_id;
+    return cell->kind == BW_JSON_TRUE ? BW_OK : bw_fail_at(ctx, BW_EINVALID, "/cell", "wants true");
+}
+
+bw_status bw_v1_question_parse(bw_ctx *ctx, const bw_catalogue *catalogue, const bw_json *v,
+                               const bw_caller *self, bw_str cell_id, bw_v1_question *out)
+{
+    static const char *const allowed[] = {"principal", "action",    "labels", "collection", "cell",
+                                          "purpose",   "safeguards", "dest",  "expect", "policies", NULL};
+    bw_str action = {NULL, 0};
+    memset(out, 0, sizeof *out);
+    if (v->kind != BW_JSON_OBJECT)
+        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v), "wants an object");
+    bw_status s = bw_v1_members(ctx, v, allowed);
+    if (s == BW_OK)
+        s = bw_v1_string(ctx, v, "action", &action);
+    if (s == BW_OK && (!action.ptr || !bw_action_parse(action, &out->q.action)))
+        s = bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v), "wants an action such as Query or Store");
+    if (s == BW_OK)
+        s = parse_who(ctx, v, self, out);
+    if (s == BW_OK)
+        s = parse_what(ctx, catalogue, v, cell_id, out);
+    const bw_json *dest = bw_json_get_value(v, "dest");
+    if (s == BW_OK && dest) {
+        s = parse_dest(ctx, dest, &out->dest);
+        out->q.dest = &out->dest;
+    }
+    out->q.now_ns = bw_clock_unix_ns();
+    return s;
+}
+
+static void put_names(bw_buf *b, const char *key, const bw_str *names, size_t n)
+{
+    bw_json_put_key(b, key);
+    bw_buf_putc(b, '[');
+    for (size_t i = 0; i < n; i++) {
+        bw_json_sep(b);
+        bw_json_put_str(b, names[i]);
+    }
+    bw_buf_putc(b, ']');
+}
+
+void bw_v1_put_decision(bw_buf *b, const bw_decision *d)
+{
+    bw_json_put_key(b, "decision");
+    bw_buf_puts(b, d->allow ? "\"allow\"" : "\"deny\"");
+    put_names(b, "policies", d->policies, d->npolicies);
+    put_names(b, "errors", d->errors, d->nerrors);
+}
+
+static bw_status decide(bw_request *r, const bw_v1_question *q, bw_decision *d)
+{
+    bw_authority *a = r->server->authority;
+    if (q->kind)
+        return bw_decide_object(r->ctx, a, &q->q, q->kind, q->tenant, q->name, d);
+    return bw_decide_class(r->ctx, a, &q->q, &q->class_id, q->label_text, d);
+}
+
+bw_status bw_v1_authorize(bw_request *r, bw_response *out)
+{
+    static const char *const allowed[] = {"action", "labels", "collection", "cell", "dest", NULL};
+    const bw_json *body;
+    bw_v1_question q;
+    bw_decision d;
+    char hex[BW_CLASS_TEXT + 1];
+    bw_status s = need_policies(r);
+    if (s == BW_OK)
+        s = bw_v1_body(r, allowed, &body);
+    if (s == BW_OK)
+        s = bw_v1_question_parse(r->ctx, r->server->catalogue, body, r->caller, r->server->config.cell_id, &q);
+    if (s == BW_OK)
+        s = decide(r, &q, &d);
+    if (s != BW_OK)
+        return s;
+    bw_buf_puts(&out->body, "{");
+    bw_v1_put_decision(&out->body, &d);
+    if (q.label_text.ptr) {
+        bw_class_id_hex(&q.class_id, hex);
+        bw_buf_printf(&out->body, ",\"class\":\"%s\",\"labels\":", hex);
+        bw_buf_str(&out->body, q.label_text);
+    }
+    bw_buf_putc(&out->body, '}');
+    return bw_v1_done(r, out);
+}
+
+/* {"policies": text, "requests": [question…]} -> {"results":[{decision…}…]}; nothing is kept.
+ * Questions about a collection or the cell are asked of the policies in force only. */
+bw_status bw_v1_policies_dry_run(bw_request *r, bw_response *out)
+{
+    static const char *const allowed[] = {"policies", "requests", NULL};
+    const bw_json *body, *requests;
+    bw_str text = {NULL, 0};
+    bw_status s = need_policies(r);
+    if (s == BW_OK)
+        s = bw_v1_body(r, allowed, &body);
+    if (s == BW_OK)
+        s = bw_v1_string(r->ctx, body, "policies", &text);
+    if (s != BW_OK)
+        return s;
+    requests = bw_json_get(body, "requests");
+    if (!requests || requests->kind != BW_JSON_ARRAY || requests->count > DRY_RUN_MAX)
+        return bw_fail_at(r->ctx, BW_EINVALID, "/requests", "wants a list of at most %d requests", DRY_RUN_MAX);
+    bw_buf_puts(&out->body, "{\"results\":[");
+    for (const bw_json *v = requests->child; v && s == BW_OK; v = v->next) {
+        bw_v1_question q;
+        bw_decision d;
+        s = bw_v1_question_parse(r->ctx, r->server->catalogue, v, NULL, r->server->config.cell_id, &q);
+        if (s == BW_OK && text.ptr && q.kind)
+            s = bw_fail_at(r->ctx, BW_EINVALID, bw_json_pointer(r->ctx, v), "a trial of other policies takes labels");
+        else if (s == BW_OK && text.ptr)
+            s = bw_decide_dry(r->ctx, r->server->authority, text, &q.q, q.label_text, &d);
+        else if (s == BW_OK)
+            s = decide(r, &q, &d);
+        if (s == BW_OK) {
+            bw_json_sep(&out->body);
+            bw_buf_putc(&out->body, '{');
+            bw_v1_put_decision(&out->body, &d);
+            bw_buf_putc(&out->body, '}');
+        }
+    }
+    bw_buf_puts(&out->body, "]}");
+    return s == BW_OK ? bw_v1_done(r, out) : s;
+}
