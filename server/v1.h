@@ -28,6 +28,10 @@ bw_status bw_v1_audit(bw_request *r, bw_response *out);
 bw_status bw_v1_whoami(bw_request *r, bw_response *out);
 bw_status bw_metrics(bw_request *r, bw_response *out);
 
+/* A key whose words nobody knows would only ever be denied: refused when it is made. */
+BW_MUST_USE bw_status bw_v1_key_check(bw_ctx *ctx, const bw_catalogue *c, const bw_json *body,
+                                      const bw_key_record *k);
+
 /* One question of dry-run or `policy test`:
  * {"principal":{…key record…},"action","labels":{…} | "collection": name | "cell":true,
  *  "purpose"?,"safeguards"?,"dest"?:{id,country,operator,certs,hw}} */

@@ -30,23 +30,21 @@ bw_status bw_v1_keys_list(bw_request *r, bw_response *out)
     return bw_v1_done(r, out);
 }
 
-/* A key whose words nobody knows would only ever be denied: say so when it is made. */
-static bw_status check_words(bw_request *r, const bw_json *body, const bw_key_record *k)
+bw_status bw_v1_key_check(bw_ctx *ctx, const bw_catalogue *c, const bw_json *body, const bw_key_record *k)
 {
-    const bw_catalogue *c = r->server->catalogue;
     bw_labels labels;
     if (!bw_catalogue_has_country(c, k->seat))
-        return bw_fail_at(r->ctx, BW_EINVALID, "/seat", "is no country of the catalogue");
+        return bw_fail_at(ctx, BW_EINVALID, "/seat", "is no country of the catalogue");
     for (size_t i = 0; i < k->purposes.n; i++)
         if (!bw_catalogue_has_word(c, "purposes", k->purposes.items[i]))
-            return bw_fail_at(r->ctx, BW_EINVALID, "/purposes", "%.*s is no purpose of the catalogue",
+            return bw_fail_at(ctx, BW_EINVALID, "/purposes", "%.*s is no purpose of the catalogue",
                               (int)k->purposes.items[i].len, k->purposes.items[i].ptr);
     for (size_t i = 0; i < k->safeguards.n; i++)
         if (!bw_catalogue_has_word(c, "safeguards", k->safeguards.items[i]))
-            return bw_fail_at(r->ctx, BW_EINVALID, "/safeguards", "%.*s is no safeguard of the catalogue",
+            return bw_fail_at(ctx, BW_EINVALID, "/safeguards", "%.*s is no safeguard of the catalogue",
                               (int)k->safeguards.items[i].len, k->safeguards.items[i].ptr);
     const bw_json *given = bw_json_get_value(body, "labels");
-    return given ? bw_labels_parse(r->ctx, c, given, k->tenant, &labels) : BW_OK;
+    return given ? bw_labels_parse(ctx, c, given, k->tenant, &labels) : BW_OK;
 }
 
 bw_status bw_v1_keys_add(bw_request *r, bw_response *out)
@@ -60,7 +58,7 @@ bw_status bw_v1_keys_add(bw_request *r, bw_response *out)
     if (s == BW_OK)
         s = bw_key_record_parse(r->ctx, body, &record);
     if (s == BW_OK)
-        s = check_words(r, body, &record);
+        s = bw_v1_key_check(r->ctx, r->server->catalogue, body, &record);
     if (s == BW_OK)
         s = bw_keys_add(r->ctx, r->server->keys, &record, text, id);
     if (s != BW_OK)

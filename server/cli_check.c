@@ -1,0 +1,358 @@
+/* policy check, policy test, audit verify, doctor: what an operator runs beside a cell. None
+ * of them needs a key or changes anything, but for doctor's question to a running cell. */
+#include "cli.h"
+#include "client.h"
+#include "files.h"
+#include "harden.h"
+#include "v1.h"
+#include <errno.h>
+#include <sodium.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* ---- policy ---- */
+
+static const char policy_usage[] =
+    "Usage: bailiwick policy check FILE [--data DIR | --config FILE]\n"
+    "       bailiwick policy test FILE REQUESTS.json [--data DIR | --config FILE] [--set name=value]\n"
+    "check: FILE is a policy set that this cell would accept.\n"
+    "test: asks FILE the questions of REQUESTS, a list of\n"
+    "  {\"principal\":{\"principal\":ID,\"tenant\":T,\"seat\":CC,\"clearance\":N,\"roles\":[…]},\"action\":\"Query\",\n"
+    "   \"labels\":{…},\"purpose\":P,\"safeguards\":[…],\"dest\":{…},\"expect\":\"allow\"|\"deny\",\"policies\":[…]}\n"
+    "where policies, if given, are those that must determine the answer.\n";
+
+typedef struct policy_bench {
+    bw_catalogue *catalogue;
+    bw_authority *authority;
+    bw_str cell_id;
+} policy_bench;
+
+static bw_status bench_open(bw_ctx *ctx, bw_config *c, const char *file, policy_bench *b)
+{
+    bw_pack pack;
+    bw_str text, entities = {NULL, 0};
+    bw_authority_options o;
+    bw_status s = bw_pack_read(ctx, bw_pack_folder(ctx, c), &pack);
+    if (s == BW_OK)
+        s = bw_file_read(ctx, file, BW_POLICIES_BYTES_MAX, &text);
+    if (s == BW_OK && c->entities_file.len > 0) {
+        const char *path = bw_arena_cstr(ctx, c->entities_file);
+        s = path ? bw_file_read(ctx, path, BW_PACK_BYTES_MAX, &entities) : bw_fail_nomem(ctx);
+    }
+    if (s == BW_OK)
+        s = bw_catalogue_parse(ctx, pack.catalogue, (bw_str){NULL, 0}, &b->catalogue);
+    if (s != BW_OK)
+        return s;
+    if (c->cell_country.len == 0)
+        c->cell_country = BW_STR("FR"); /* a place is needed to ask at all; --set names another */
+    if (c->cell_operator.len == 0)
+        c->cell_operator = BW_STR("unknown");
+    memset(&o, 0, sizeof o);
+    o = (bw_authority_options){.schema = pack.schema, .policies = text, .entities = entities,
+                               .catalogue = b->catalogue};
+    bw_config_place(c, &o.at);
+    b->cell_id = c->cell_id;
+    return bw_authority_new(ctx, &o, &b->authority);
+}
+
+static bool names_equal(const bw_decision *d, const bw_words *want)
+{
+    if (d->npolicies != want->n)
+        return false;
+    for (size_t i = 0; i < want->n; i++)
+        if (!bw_str_eq(d->policies[i], want->items[i]))
+            return false;
+    return true;
+}
+
+static void print_failure(size_t at, const bw_decision *d)
+{
+    (void)printf("request %zu: got %s by [", at, d->allow ? "allow" : "deny");
+    for (size_t i = 0; i < d->npolicies; i++)
+        (void)printf("%s%.*s", i ? ", " : "", (int)d->policies[i].len, d->policies[i].ptr);
+    (void)printf("]\n");
+}
+
+static bw_status test_one(bw_ctx *ctx, policy_bench *b, const bw_json *v, size_t at, size_t *failed)
+{
+    bw_v1_question q;
+    bw_decision d;
+    bw_str expect = {NULL, 0};
+    bw_words policies = {NULL, 0};
+    bw_status s = bw_v1_question_parse(ctx, b->catalogue, v, NULL, b->cell_id, &q);
+    if (s == BW_OK)
+        s = bw_v1_string(ctx, v, "expect", &expect);
+    if (s == BW_OK)
+        s = bw_v1_strings(ctx, v, "policies", &policies);
+    if (s == BW_OK)
+        s = q.kind ? bw_decide_object(ctx, b->authority, &q.q, q.kind, q.tenant, q.name, &d)
+                   : bw_decide_class(ctx, b->authority, &q.q, &q.class_id, q.label_text, &d);
+    if (s != BW_OK)
+        return s;
+    bool ok = (!expect.ptr || bw_str_eq(expect, d.allow ? BW_STR("allow") : BW_STR("deny"))) &&
+              (!policies.items || names_equal(&d, &policies));
+    if (!ok) {
+        (*failed)++;
+        print_failure(at, &d);
+    }
+    return BW_OK;
+}
+
+static bw_status policy_test(bw_ctx *ctx, policy_bench *b, const char *file, size_t *failed)
+{
+    bw_str text;
+    bw_json *root;
+    size_t n = 0;
+    bw_status s = bw_file_read(ctx, file, BW_PACK_BYTES_MAX, &text);
+    if (s == BW_OK)
+        s = bw_json_parse(ctx, text, BW_JSON_CEDAR, &root);
+    if (s == BW_OK && root->kind != BW_JSON_ARRAY)
+        s = bw_fail(ctx, BW_EINVALID, "%s: wants a list of requests", file);
+    if (s != BW_OK)
+        return s;
+    for (const bw_json *v = root->child; v && s == BW_OK; v = v->next)
+        s = test_one(ctx, b, v, ++n, failed);
+    if (s == BW_OK)
+        (void)printf("%zu passed, %zu failed\n", n - *failed, *failed);
+    return s;
+}
+
+int bw_cli_policy(int argc, char **argv)
+{
+    bw_cli_settings set = {0};
+    bw_config c;
+    policy_bench b = {0};
+    const char *words[3] = {NULL, NULL, NULL};
+    size_t nwords = 0, failed = 0;
+    for (int i = 1; i < argc;) {
+        int n = bw_cli_setting(&set, argc, argv, i);
+        if (n == 0 && argv[i][0] != '-' && nwords < 3) {
+            words[nwords++] = argv[i];
+            n = 1;
+        }
+        if (n <= 0)
+            return bw_cli_usage(policy_usage);
+        i += n;
+    }
+    bool check = nwords == 2 && strcmp(words[0], "check") == 0;
+    if (!check && !(nwords == 3 && strcmp(words[0], "test") == 0))
+        return bw_cli_usage(policy_usage);
+    bw_ctx *ctx = bw_ctx_new(0);
+    bw_status s = ctx && sodium_init() >= 0 ? bw_cli_config(ctx, &set, &c) : BW_ENOMEM;
+    if (s == BW_OK)
+        s = bench_open(ctx, &c, words[1], &b);
+    if (s == BW_OK && check)
+        (void)printf("%s: accepted\n", words[1]);
+    if (s == BW_OK && !check)
+        s = policy_test(ctx, &b, words[2], &failed);
+    int code = s == BW_OK ? (failed > 0) : bw_cli_fail(ctx, "policy");
+    bw_authority_free(b.authority);
+    bw_catalogue_free(b.catalogue);
+    bw_ctx_free(ctx);
+    return code;
+}
+
+/* ---- audit ---- */
+
+static const char audit_usage[] =
+    "Usage: bailiwick audit verify (--data DIR | FOLDER) [--expect SEQ:HASH]\n"
+    "Checks every event's hash and order, offline and without a key. --expect: a number and hash\n"
+    "noted earlier (GET /v1/audit tells the head), so that a cut end shows as well.\n";
+
+static bool parse_expect(const char *text, uint64_t *seq, uint8_t hash[BW_AUDIT_HASH])
+{
+    uint64_t n = 0;
+    size_t got = 0;
+    const char *c = text;
+    for (; *c >= '0' && *c <= '9'; c++)
+        if (__builtin_mul_overflow(n, 10u, &n) || __builtin_add_overflow(n, (uint64_t)(*c - '0'), &n))
+            return false;
+    *seq = n;
+    return *c == ':' && n > 0 && strlen(c + 1) == 2 * BW_AUDIT_HASH &&
+           sodium_hex2bin(hash, BW_AUDIT_HASH, c + 1, strlen(c + 1), NULL, &got, NULL) == 0 &&
+           got == BW_AUDIT_HASH;
+}
+
+int bw_cli_audit(int argc, char **argv)
+{
+    const char *dir = NULL, *data = NULL;
+    uint64_t seq = 0;
+    uint8_t hash[BW_AUDIT_HASH] = {0};
+    bw_audit_report rep;
+    char hex[2 * BW_AUDIT_HASH + 1];
+    if (argc < 2 || strcmp(argv[1], "verify") != 0)
+        return bw_cli_usage(audit_usage);
+    for (int i = 2; i < argc; i++) {
+        if (strcmp(argv[i], "--data") == 0 && i + 1 < argc)
+            data = argv[++i];
+        else if (strcmp(argv[i], "--expect") == 0 && i + 1 < argc && parse_expect(argv[i + 1], &seq, hash))
+            i++;
+        else if (argv[i][0] != '-' && !dir)
+            dir = argv[i];
+        else
+            return bw_cli_usage(audit_usage);
+    }
+    if (!dir == !data)
+        return bw_cli_usage(audit_usage);
+    bw_ctx *ctx = bw_ctx_new(0);
+    if (ctx && data)
+        dir = bw_path_join(ctx, data, "audit");
+    int code = 0;
+    if (!ctx || !dir || sodium_init() < 0 || bw_audit_verify(ctx, dir, seq, hash, &rep) != BW_OK) {
+        code = bw_cli_fail(ctx, "audit verify");
+    } else {
+        sodium_bin2hex(hex, sizeof hex, rep.head, sizeof rep.head);
+        (void)printf("%llu events in %llu files hold; head %llu:%s\n", (unsigned long long)rep.events,
+                     (unsigned long long)rep.files, (unsigned long long)rep.last_seq, hex);
+    }
+    bw_ctx_free(ctx);
+    return code;
+}
+
+/* ---- doctor ---- */
+
+static const char doctor_usage[] =
+    "Usage: bailiwick doctor --data DIR [--config FILE]\n"
+    "       bailiwick doctor --url URL --key-file FILE [--purpose P]\n"
+    "The first looks at a data folder; the second asks a running cell what this key may do with\n"
+    "its own default labels, and why not.\n";
+
+static int problems;
+
+static void note(bool ok, const char *what, const char *more)
+{
+    (void)printf("%-5s %s%s%s\n", ok ? "ok" : "FAIL", what, more[0] ? ": " : "", more);
+    problems += !ok;
+}
+
+static void check_machine(bw_ctx *ctx, const bw_config *c)
+{
+    struct rlimit rl = {0, 0};
+    struct statvfs fs;
+    const char *dir = bw_arena_cstr(ctx, c->data_folder);
+    rlim_t want = (rlim_t)(c->connections + c->open_partitions * 3 + 256);
+    note(sqlite3_libversion_number() >= 3040000, "SQLite is 3.40 or newer", sqlite3_libversion());
+    note(getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_max >= want, "enough open files may be had", "");
+    bool space = dir && statvfs(dir, &fs) == 0 && (uint64_t)fs.f_bavail * fs.f_frsize > (uint64_t)1 << 30;
+    note(space, "more than 1 GiB is free where the data stands", "");
+}
+
+static void check_folder(bw_ctx *ctx, const char *dir)
+{
+    static const char *const files[] = {"secrets/keys", "secrets/subjects"};
+    struct stat st;
+    bw_keys *keys = NULL;
+    bw_audit_report rep;
+    static const uint8_t none[BW_AUDIT_HASH];
+    bw_status s = bw_folder_check(ctx, dir, false);
+    note(s == BW_OK, "the folder was made by init", s == BW_OK ? "" : bw_ctx_message(ctx));
+    for (size_t i = 0; i < 2; i++) {
+        const char *path = bw_path_join(ctx, dir, files[i]);
+        note(path && stat(path, &st) == 0 && (st.st_mode & 077) == 0, "a secret is its owner's alone", files[i]);
+    }
+    s = bw_keys_open(ctx, dir, &keys);
+    note(s == BW_OK, "keys.json reads", s == BW_OK ? "" : bw_ctx_message(ctx));
+    bw_keys_close(keys);
+    const char *audit = bw_path_join(ctx, dir, "audit");
+    if (audit && bw_file_exists(audit)) {
+        s = bw_audit_verify(ctx, audit, 0, none, &rep);
+        note(s == BW_OK, "the audit log's chain holds", s == BW_OK ? "" : bw_ctx_message(ctx));
+    }
+}
+
+static void check_policies(bw_ctx *ctx, bw_config *c, const char *dir)
+{
+    policy_bench b = {0};
+    const char *file = bw_path_join(ctx, dir, "policies.cedar");
+    bw_status s = file ? bench_open(ctx, c, file, &b) : BW_ENOMEM;
+    note(s == BW_OK, "the policies in force are accepted", s == BW_OK ? "" : bw_ctx_message(ctx));
+    if (b.catalogue)
+        note(bw_catalogue_has_country(b.catalogue, c->cell_country), "cell.country is in the catalogue", "");
+    bw_authority_free(b.authority);
+    bw_catalogue_free(b.catalogue);
+}
+
+static void doctor_folder(bw_ctx *ctx, bw_cli_settings *set)
+{
+    bw_config c;
+    bw_status s = bw_cli_config(ctx, set, &c);
+    note(s == BW_OK, "the configuration reads", s == BW_OK ? "" : bw_ctx_message(ctx));
+    if (s != BW_OK)
+        return;
+    s = bw_config_check_serve(ctx, &c);
+    note(s == BW_OK, "the configuration may serve", s == BW_OK ? "" : bw_ctx_message(ctx));
+    check_machine(ctx, &c);
+    check_folder(ctx, set->data);
+    check_policies(ctx, &c, set->data);
+    if (c.model_folder.len > 0) {
+        const char *dir = bw_arena_cstr(ctx, c.model_folder);
+        const char *model = dir ? bw_path_join(ctx, dir, "model.safetensors") : NULL;
+        note(model && bw_file_exists(model), "the model folder has its weights", "");
+    }
+}
+
+static void ask_action(bw_ctx *ctx, bw_client *client, const char *action, bw_str labels)
+{
+    const bw_json *a;
+    char line[400];
+    const char *body = bw_arena_printf(ctx, "{\"action\":\"%s\",\"labels\":%.*s}", action, (int)labels.len,
+                                       labels.ptr);
+    bw_status s = body ? bw_client_json(ctx, client, "POST", "/v1/authorize", bw_str_c(body), &a) : BW_ENOMEM;
+    if (s != BW_OK) {
+        note(false, action, bw_ctx_message(ctx));
+        return;
+    }
+    const bw_json *decision = bw_json_get(a, "decision"), *policies = bw_json_get(a, "policies");
+    bw_str p = policies ? policies->raw : BW_STR("[]");
+    (void)snprintf(line, sizeof line, "by %.*s", (int)(p.len < 300 ? p.len : 300), p.ptr);
+    note(decision && decision->kind == BW_JSON_STRING && bw_str_is(decision->str, "allow"), action, line);
+}
+
+static void doctor_cell(bw_ctx *ctx, const bw_client_options *o)
+{
+    static const char *const actions[] = {"Query", "Store", "Delete", "Relabel"};
+    bw_client *client = NULL;
+    const bw_json *who;
+    bw_status s = bw_client_open(ctx, o, &client);
+    if (s == BW_OK)
+        s = bw_client_json(ctx, client, "GET", "/v1/whoami", (bw_str){NULL, 0}, &who);
+    note(s == BW_OK, "the cell knows the key", s == BW_OK ? "" : bw_ctx_message(ctx));
+    const bw_json *labels = s == BW_OK ? bw_json_get_value(bw_json_get(who, "key"), "labels") : NULL;
+    if (s == BW_OK)
+        (void)printf("      %.*s\n", (int)(who->raw.len < 1000 ? who->raw.len : 1000), who->raw.ptr);
+    if (s == BW_OK && !labels)
+        (void)printf("      the key has no default labels: writes must say _labels\n");
+    for (size_t i = 0; labels && i < 4; i++)
+        ask_action(ctx, client, actions[i], labels->raw);
+    bw_client_close(client);
+}
+
+int bw_cli_doctor(int argc, char **argv)
+{
+    bw_cli_settings set = {0};
+    bw_client_options client = {0};
+    for (int i = 1; i < argc;) {
+        int n = bw_cli_setting(&set, argc, argv, i);
+        if (n == 0)
+            n = bw_client_option(&client, argc, argv, i);
+        if (n <= 0)
+            return bw_cli_usage(doctor_usage);
+        i += n;
+    }
+    bool remote = client.url || client.key_file;
+    if (!set.data == !remote)
+        return bw_cli_usage(doctor_usage);
+    bw_ctx *ctx = bw_ctx_new(0);
+    if (!ctx || bw_harden(ctx) != BW_OK)
+        return bw_cli_fail(ctx, "doctor");
+    if (remote)
+        doctor_cell(ctx, &client);
+    else
+        doctor_folder(ctx, &set);
+    bw_ctx_free(ctx);
+    return problems > 0;
+}
