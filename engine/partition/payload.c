@@ -43,8 +43,8 @@ static const char *skip_value(const char *p, const char *end)
     if (*p == '"')
         return skip_string(p, end);
     if (*p != '{' && *p != '[') {
-        while (p < end && *p != ',' && *p != '}' && *p != ']' && *p != ' ' && *p != '\t' &&
-               *p != '\n' && *p != '\r')
+        while (p < end && *p != ',' && *p != '}' && *p != ']' && *p != ' ' &&
+               *p != '\t' && *p != '\n' && *p != '\r')
             p++;
         return p;
     }
@@ -528,9 +528,10 @@ bool bw_words_each(bw_str text, bw_word_fn fn, void *arg)
         bool in = word_char(p, end, &len, &code);
         p += len;
         if (in)
-            n += put_utf8(word + n, code < 0x80 ? (uint32_t)(code >= 'A' && code <= 'Z'
-                                                                 ? code | 32 : code)
-                                                : (uint32_t)utf8proc_tolower(code));
+            n += put_utf8(
+                word + n,
+                code < 0x80 ? (uint32_t)(code >= 'A' && code <= 'Z' ? code | 32 : code)
+                            : (uint32_t)utf8proc_tolower(code));
         if (n > 0 && (!in || n > BW_WORD_BYTES_MAX - 4)) {
             if (!fn(arg, (bw_str){word, n}))
                 return false;

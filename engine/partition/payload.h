@@ -10,7 +10,8 @@
  *     raw   = one or more of: letter, digit (any script), "_", "-"
  *     quoted = '"' any bytes but '"' and '\' '"'
  *
- * A key never goes into an array by itself: `a.b` does not see [{"b":1}], `a[].b` does. */
+ * A key never goes into an array by itself: `a.b` does not see [{"b":1}], `a[].b` does.
+ */
 #ifndef BW_PAYLOAD_H
 #define BW_PAYLOAD_H
 #include "../base/base.h"
@@ -51,17 +52,30 @@ bool bw_raw_object_begin(bw_str raw, bw_str *rest);
 bool bw_raw_object_next(bw_str *rest, bw_str *key, bw_str *value);
 size_t bw_raw_array_count(bw_str raw); /* 0 for what is no array */
 
-static inline bool bw_raw_is_string(bw_str raw) { return raw.len > 1 && raw.ptr[0] == '"'; }
-static inline bool bw_raw_is_null(bw_str raw) { return raw.len > 0 && raw.ptr[0] == 'n'; }
-static inline bool bw_raw_is_array(bw_str raw) { return raw.len > 0 && raw.ptr[0] == '['; }
-static inline bool bw_raw_is_object(bw_str raw) { return raw.len > 0 && raw.ptr[0] == '{'; }
+static inline bool bw_raw_is_string(bw_str raw)
+{
+    return raw.len > 1 && raw.ptr[0] == '"';
+}
+static inline bool bw_raw_is_null(bw_str raw)
+{
+    return raw.len > 0 && raw.ptr[0] == 'n';
+}
+static inline bool bw_raw_is_array(bw_str raw)
+{
+    return raw.len > 0 && raw.ptr[0] == '[';
+}
+static inline bool bw_raw_is_object(bw_str raw)
+{
+    return raw.len > 0 && raw.ptr[0] == '{';
+}
 static inline bool bw_raw_is_bool(bw_str raw)
 {
     return raw.len > 0 && (raw.ptr[0] == 't' || raw.ptr[0] == 'f');
 }
 static inline bool bw_raw_is_number(bw_str raw)
 {
-    return raw.len > 0 && (raw.ptr[0] == '-' || (raw.ptr[0] >= '0' && raw.ptr[0] <= '9'));
+    return raw.len > 0 &&
+           (raw.ptr[0] == '-' || (raw.ptr[0] >= '0' && raw.ptr[0] <= '9'));
 }
 
 /* A raw number, exactly. False when it is none. */

@@ -14,13 +14,21 @@
  *
  * Sorted kinds keep a small sorted tail and runs of doubling size (a merge sort that is
  * never finished): adding costs O(log n) amortised, a look-up O(log² n). Left out:
- * values_count and nested (always read), removal (dead rows are masked by the reader). */
+ * values_count and nested (always read), removal (dead rows are masked by the reader).
+ */
 #include "payload_index.h"
 #include "../base/map.h"
 #include "payload.h"
 #include <roaring/roaring.h>
 
-typedef enum index_kind { KIND_STRING, KIND_NUMBER, KIND_DATE, KIND_BOOL, KIND_TEXT, KIND_GEO } index_kind;
+typedef enum index_kind {
+    KIND_STRING,
+    KIND_NUMBER,
+    KIND_DATE,
+    KIND_BOOL,
+    KIND_TEXT,
+    KIND_GEO
+} index_kind;
 
 enum { TAIL_MAX = 256, RUNS_MAX = 48, LOOKUP_WORDS_MAX = 4096 };
 
@@ -47,9 +55,9 @@ struct bw_payload_index {
     roaring_bitmap_t *other;    /* one that the index's kind does not hold */
     roaring_bitmap_t *multi;    /* more than one non-null scalar or element */
     /* values */
-    bw_map *strings;             /* STRING, TEXT: posting of each string or word */
-    roaring_bitmap_t *bools[2];  /* BOOL */
-    num_run runs[RUNS_MAX];      /* NUMBER, DATE: older and larger first */
+    bw_map *strings;            /* STRING, TEXT: posting of each string or word */
+    roaring_bitmap_t *bools[2]; /* BOOL */
+    num_run runs[RUNS_MAX];     /* NUMBER, DATE: older and larger first */
     size_t nruns;
     num *tail; /* sorted; room for tail_cap, at most TAIL_MAX */
     size_t ntail, tail_cap;
@@ -64,9 +72,10 @@ static bool kind_of(bw_str type, index_kind *out)
     static const struct {
         const char *name;
         index_kind kind;
-    } kinds[] = {{"keyword", KIND_STRING},  {"uuid", KIND_STRING}, {"integer", KIND_NUMBER},
-                 {"float", KIND_NUMBER},    {"bool", KIND_BOOL},   {"geo", KIND_GEO},
-                 {"datetime", KIND_DATE},   {"text", KIND_TEXT}};
+    } kinds[] = {{"keyword", KIND_STRING}, {"uuid", KIND_STRING},
+                 {"integer", KIND_NUMBER}, {"float", KIND_NUMBER},
+                 {"bool", KIND_BOOL},      {"geo", KIND_GEO},
+                 {"datetime", KIND_DATE},  {"text", KIND_TEXT}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (bw_str_eq(type, bw_str_c(kinds[i].name))) {
             *out = kinds[i].kind;
@@ -89,7 +98,8 @@ static bw_status own_path(bw_ctx *ctx, bw_payload_index *ix)
     return BW_OK;
 }
 
-bw_status bw_payload_index_new(bw_ctx *ctx, const bw_index_spec *spec, bw_payload_index **out)
+bw_status bw_payload_index_new(bw_ctx *ctx, const bw_index_spec *spec,
+                               bw_payload_index **out)
 {
     index_kind kind;
     if (!kind_of(spec->type, &kind))
@@ -158,7 +168,8 @@ bw_str bw_payload_index_field(const bw_payload_index *ix)
     return ix->field;
 }
 
-/* ---- postings: most values of an id-like field have one row, which needs no set ---- */
+/* ---- postings: most values of an id-like field have one row, which needs no set ----
+ */
 
 static bool posting_add(uint64_t *slot, bool fresh, uint32_t row)
 {
@@ -209,7 +220,8 @@ static bw_number num_value(const num *x)
 {
     if (x->kind != NUM_REAL)
         return (bw_number){true, x->kind == NUM_NEGATIVE, x->bits,
-                           x->kind == NUM_NEGATIVE ? -(double)x->bits : (double)x->bits};
+                           x->kind == NUM_NEGATIVE ? -(double)x->bits
+                                                   : (double)x->bits};
     bw_number v = {false, false, 0, 0};
     memcpy(&v.real, &x->bits, sizeof v.real);
     return v;
@@ -240,7 +252,8 @@ static bool merge_last_runs(bw_payload_index *ix)
         return false;
     size_t i = 0, j = 0, n = 0;
     while (i < a->n || j < b->n) {
-        bool first = j == b->n || (i < a->n && num_cmp(&a->items[i], &b->items[j]) <= 0);
+        bool first =
+            j == b->n || (i < a->n && num_cmp(&a->items[i], &b->items[j]) <= 0);
         items[n++] = first ? a->items[i++] : b->items[j++];
     }
     bw_free(a->items);
@@ -252,7 +265,8 @@ static bool merge_last_runs(bw_payload_index *ix)
 
 static bool tail_to_run(bw_payload_index *ix)
 {
-    assert(ix->nruns < RUNS_MAX); /* sizes at least double: 256 · 2^40 rows do not exist */
+    assert(ix->nruns <
+           RUNS_MAX); /* sizes at least double: 256 · 2^40 rows do not exist */
     ix->runs[ix->nruns++] = (num_run){ix->tail, ix->ntail};
     ix->tail = NULL;
     ix->ntail = ix->tail_cap = 0;
@@ -307,7 +321,8 @@ static size_t run_begin(const num *items, size_t n, const bw_range *r)
     return lo;
 }
 
-static void run_range(const num *items, size_t n, const bw_range *r, bool ints_only, bw_bitmap *out)
+static void run_range(const num *items, size_t n, const bw_range *r, bool ints_only,
+                      bw_bitmap *out)
 {
     for (size_t i = run_begin(items, n, r); i < n; i++) {
         bw_number v = num_value(&items[i]);
@@ -318,7 +333,8 @@ static void run_range(const num *items, size_t n, const bw_range *r, bool ints_o
     }
 }
 
-static void numbers_or(const bw_payload_index *ix, const bw_range *r, bool ints_only, bw_bitmap *out)
+static void numbers_or(const bw_payload_index *ix, const bw_range *r, bool ints_only,
+                       bw_bitmap *out)
 {
     for (size_t i = 0; i < ix->nruns; i++)
         run_range(ix->runs[i].items, ix->runs[i].n, r, ints_only, out);
@@ -358,7 +374,8 @@ static bool add_typed(adding *a, bw_str raw)
     case KIND_STRING:
         return bw_raw_string(raw, &ix->scratch, &s) && (add_string(a, s), true);
     case KIND_TEXT:
-        return bw_raw_string(raw, &ix->scratch, &s) && (bw_words_each(s, add_word, a), true);
+        return bw_raw_string(raw, &ix->scratch, &s) &&
+               (bw_words_each(s, add_word, a), true);
     case KIND_NUMBER:
         if (!bw_raw_number(raw, &v))
             return false;
@@ -367,7 +384,8 @@ static bool add_typed(adding *a, bw_str raw)
     case KIND_DATE:
         if (!bw_raw_string(raw, &ix->scratch, &s) || !bw_payload_time(s, &ns))
             return false;
-        v = (bw_number){true, ns < 0, ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns, (double)ns};
+        v = (bw_number){true, ns < 0, ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns,
+                        (double)ns};
         a->ok = number_add(ix, &v, a->row) && a->ok;
         return true;
     case KIND_BOOL:
@@ -409,7 +427,8 @@ static bool add_value(void *arg, bw_str raw)
     return a->ok;
 }
 
-bw_status bw_payload_index_add(bw_ctx *ctx, bw_payload_index *ix, uint32_t row, bw_str payload)
+bw_status bw_payload_index_add(bw_ctx *ctx, bw_payload_index *ix, uint32_t row,
+                               bw_str payload)
 {
     adding a = {ix, row, 0, true};
     if (payload.len > 0)
@@ -435,7 +454,8 @@ static bool meets(const roaring_bitmap_t *set, const bw_bitmap *b)
 {
     roaring_uint32_iterator_t it;
     roaring_init_iterator(set, &it);
-    for (; it.has_value && it.current_value < b->nbits; roaring_advance_uint32_iterator(&it)) {
+    for (; it.has_value && it.current_value < b->nbits;
+         roaring_advance_uint32_iterator(&it)) {
         if (bw_bitmap_get(b, it.current_value))
             return true;
     }
@@ -458,7 +478,8 @@ static void value_or(const bw_payload_index *ix, const bw_value *v, bw_bitmap *o
     } else if (v->kind == BW_VALUE_BOOL) {
         set_or(ix->bools[v->boolean], out);
     } else {
-        bw_number n = {true, v->negative, v->mag, v->negative ? -(double)v->mag : (double)v->mag};
+        bw_number n = {true, v->negative, v->mag,
+                       v->negative ? -(double)v->mag : (double)v->mag};
         bw_range r = {.has_gte = true, .has_lte = true, .gte = n, .lte = n};
         numbers_or(ix, &r, true, out);
     }
@@ -469,7 +490,8 @@ static bool is_match_kind(const bw_payload_index *ix)
     return ix->kind == KIND_STRING || ix->kind == KIND_NUMBER || ix->kind == KIND_BOOL;
 }
 
-static bw_lookup_kind lookup_match(const bw_payload_index *ix, const bw_condition *c, bw_bitmap *out)
+static bw_lookup_kind lookup_match(const bw_payload_index *ix, const bw_condition *c,
+                                   bw_bitmap *out)
 {
     uint32_t n = c->kind == BW_COND_MATCH_VALUE ? 1 : c->nvalues;
     bool foreign = false;
@@ -490,8 +512,9 @@ static bw_lookup_kind lookup_match(const bw_payload_index *ix, const bw_conditio
 
 /* Rows with a single value are settled; of the others with a listed value nothing is
  * known, so they stay in and are read. */
-static bw_status lookup_except(bw_ctx *ctx, const bw_payload_index *ix, const bw_condition *c,
-                               bw_bitmap *out, bw_lookup_kind *kind)
+static bw_status lookup_except(bw_ctx *ctx, const bw_payload_index *ix,
+                               const bw_condition *c, bw_bitmap *out,
+                               bw_lookup_kind *kind)
 {
     *kind = BW_LOOKUP_NONE;
     for (uint32_t i = 0; i < c->nvalues; i++) {
@@ -536,8 +559,9 @@ static bool lookup_word(void *arg, bw_str word)
     return l->nwords < LOOKUP_WORDS_MAX;
 }
 
-static bw_status lookup_text(bw_ctx *ctx, const bw_payload_index *ix, const bw_condition *c,
-                             bw_bitmap *out, bw_lookup_kind *kind)
+static bw_status lookup_text(bw_ctx *ctx, const bw_payload_index *ix,
+                             const bw_condition *c, bw_bitmap *out,
+                             bw_lookup_kind *kind)
 {
     word_lookup l = {ctx, ix, out, {NULL, 0}, 0};
     *kind = BW_LOOKUP_NONE;
@@ -548,12 +572,14 @@ static bw_status lookup_text(bw_ctx *ctx, const bw_payload_index *ix, const bw_c
         return st;
     bw_words_each(c->text, lookup_word, &l);
     /* All words must be in one value: of several values the row's set says too much. */
-    bool doubt = l.nwords == LOOKUP_WORDS_MAX || (l.nwords > 1 && meets(ix->multi, out));
+    bool doubt =
+        l.nwords == LOOKUP_WORDS_MAX || (l.nwords > 1 && meets(ix->multi, out));
     *kind = doubt ? BW_LOOKUP_SUPERSET : BW_LOOKUP_EXACT;
     return BW_OK;
 }
 
-static bw_lookup_kind lookup_range(const bw_payload_index *ix, const bw_condition *c, bw_bitmap *out)
+static bw_lookup_kind lookup_range(const bw_payload_index *ix, const bw_condition *c,
+                                   bw_bitmap *out)
 {
     if (ix->kind != (c->kind == BW_COND_RANGE ? KIND_NUMBER : KIND_DATE))
         return BW_LOOKUP_NONE;
@@ -561,8 +587,9 @@ static bw_lookup_kind lookup_range(const bw_payload_index *ix, const bw_conditio
     return BW_LOOKUP_EXACT;
 }
 
-bw_status bw_payload_index_lookup(bw_ctx *ctx, const bw_payload_index *ix, const bw_condition *cond,
-                                  bw_bitmap *out, bw_lookup_kind *kind)
+bw_status bw_payload_index_lookup(bw_ctx *ctx, const bw_payload_index *ix,
+                                  const bw_condition *cond, bw_bitmap *out,
+                                  bw_lookup_kind *kind)
 {
     *kind = BW_LOOKUP_NONE;
     switch (cond->kind) {

@@ -9,10 +9,12 @@
 
 typedef struct bw_payload_index bw_payload_index;
 /* type: as bw_index_spec. BW_EINVALID for an unknown type or a bad path. */
-BW_MUST_USE bw_status bw_payload_index_new(bw_ctx *ctx, const bw_index_spec *spec, bw_payload_index **out);
+BW_MUST_USE bw_status bw_payload_index_new(bw_ctx *ctx, const bw_index_spec *spec,
+                                           bw_payload_index **out);
 void bw_payload_index_free(bw_payload_index *ix);
 /* Rows in rising order; payload may be none. */
-BW_MUST_USE bw_status bw_payload_index_add(bw_ctx *ctx, bw_payload_index *ix, uint32_t row, bw_str payload);
+BW_MUST_USE bw_status bw_payload_index_add(bw_ctx *ctx, bw_payload_index *ix,
+                                           uint32_t row, bw_str payload);
 bw_str bw_payload_index_field(const bw_payload_index *ix);
 
 /* ---- for the planner, under the read lock ---- */

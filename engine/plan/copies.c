@@ -24,7 +24,8 @@ static uint64_t mix(uint64_t x)
 }
 
 /* Ids are the callers' own, so a table may be made long by hand: the walk is bounded by
- * PROBES_MAX, and a full neighbourhood falls back to the partitions' own (keyed) maps. */
+ * PROBES_MAX, and a full neighbourhood falls back to the partitions' own (keyed) maps.
+ */
 enum { PROBES_MAX = 256 };
 
 static uint64_t id_hash(const bw_point_id *id, uint64_t seed)
@@ -41,7 +42,8 @@ static bool in_lower(const bw_plan *p, size_t part, const bw_point_id *id)
 {
     for (size_t i = 0; i < part; i++) {
         uint32_t row;
-        if (bw_snapshot_find(p->view->parts[i], id, &row) && bw_plan_row_visible(p, i, row))
+        if (bw_snapshot_find(p->view->parts[i], id, &row) &&
+            bw_plan_row_visible(p, i, row))
             return true;
     }
     return false;
@@ -63,7 +65,8 @@ static bool meet_id(const bw_plan *p, id_slot *table, size_t mask, uint64_t seed
     return in_lower(p, part, id);
 }
 
-static bw_status fill_part(bw_plan *p, size_t part, id_slot *table, size_t mask, uint64_t seed)
+static bw_status fill_part(bw_plan *p, size_t part, id_slot *table, size_t mask,
+                           uint64_t seed)
 {
     const bw_bitmap *visible;
     bw_status st = bw_plan_visible(p, part, &visible);
@@ -98,7 +101,8 @@ bw_status bw_plan_shadow(bw_plan *p)
         return bw_fail_nomem(p->ctx);
     memset(table, 0xff, slots * sizeof *table);
     p->shadow = shadow;
-    uint64_t seed = bw_ctx_trace(p->ctx) ^ (uint64_t)(uintptr_t)table; /* order of slots only */
+    uint64_t seed =
+        bw_ctx_trace(p->ctx) ^ (uint64_t)(uintptr_t)table; /* order of slots only */
     for (size_t i = 0; st == BW_OK && i < n; i++)
         st = fill_part(p, i, table, slots - 1, seed);
     bw_free(table);
@@ -142,7 +146,8 @@ bw_status bw_plan_drop_copies(bw_plan *p, size_t part, bw_bitmap *rows)
         bw_bitmap_andnot(rows, &p->shadow[part]);
         return BW_OK;
     }
-    for (size_t r = bw_bitmap_next(rows, 0); r < rows->nbits; r = bw_bitmap_next(rows, r + 1)) {
+    for (size_t r = bw_bitmap_next(rows, 0); r < rows->nbits;
+         r = bw_bitmap_next(rows, r + 1)) {
         if (in_lower(p, part, bw_snapshot_id(p->view->parts[part], (uint32_t)r)))
             bw_bitmap_unset(rows, r);
     }

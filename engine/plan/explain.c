@@ -29,7 +29,9 @@ bw_status bw_explain_begin(bw_plan *p, const char *kind, struct bw_explain_searc
 static bw_explain_step *step_of(bw_explain_search *s, size_t part)
 {
     if (s->last == part + 1)
-        return s->nsteps > 0 && s->steps[s->nsteps - 1].part == part ? &s->steps[s->nsteps - 1] : NULL;
+        return s->nsteps > 0 && s->steps[s->nsteps - 1].part == part
+                   ? &s->steps[s->nsteps - 1]
+                   : NULL;
     s->last = (uint32_t)part + 1;
     s->partitions++;
     if (s->nsteps == BW_PLAN_EXPLAIN_STEPS_MAX)
@@ -39,7 +41,8 @@ static bw_explain_step *step_of(bw_explain_search *s, size_t part)
     return step;
 }
 
-void bw_explain_filter(bw_explain_search *s, size_t part, const char *filter, uint64_t rows_read)
+void bw_explain_filter(bw_explain_search *s, size_t part, const char *filter,
+                       uint64_t rows_read)
 {
     bw_explain_step *step = step_of(s, part);
     s->rows_read += rows_read;
@@ -66,7 +69,8 @@ void bw_explain_search_done(bw_explain_search *s, size_t part, const bw_search_t
         add_trace(&step->search, t);
 }
 
-void bw_explain_walk(bw_explain_search *s, size_t partitions, uint64_t rows_read, uint64_t steps)
+void bw_explain_walk(bw_explain_search *s, size_t partitions, uint64_t rows_read,
+                     uint64_t steps)
 {
     s->partitions = partitions;
     s->rows_read = rows_read;
@@ -126,7 +130,8 @@ bw_status bw_explain_text(bw_plan *p, const char **out)
         put_search(p, &b, s);
     bw_buf_puts(&b, "]}}");
     bw_buf_putc(&b, '\0');
-    bw_status st = b.failed ? bw_fail_nomem(p->ctx) : bw_arena_str(p->ctx, bw_buf_view(&b), &text);
+    bw_status st =
+        b.failed ? bw_fail_nomem(p->ctx) : bw_arena_str(p->ctx, bw_buf_view(&b), &text);
     bw_buf_clear(&b);
     if (st == BW_OK)
         *out = text.ptr;

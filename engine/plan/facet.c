@@ -48,8 +48,10 @@ static uint64_t *tally_slot(tally *t, const bw_value *v, bool *fresh)
 static bw_status tally_grow(tally *t)
 {
     size_t cap = t->cap ? 2 * t->cap : 64;
-    t->hits = bw_arena_grow(t->ctx, t->hits, t->cap * sizeof *t->hits, cap * sizeof *t->hits);
-    t->last = bw_arena_grow(t->ctx, t->last, t->cap * sizeof *t->last, cap * sizeof *t->last);
+    t->hits =
+        bw_arena_grow(t->ctx, t->hits, t->cap * sizeof *t->hits, cap * sizeof *t->hits);
+    t->last =
+        bw_arena_grow(t->ctx, t->last, t->cap * sizeof *t->last, cap * sizeof *t->last);
     t->cap = cap;
     return t->hits && t->last ? BW_OK : BW_ENOMEM;
 }
@@ -99,7 +101,8 @@ static bw_status tally_part(tally *t, bw_plan *p, bw_scope *scope, size_t part)
     bw_status st = bw_scope_rows(p, scope, part, true, &rows, &any);
     if (st != BW_OK || !any)
         return st;
-    for (size_t r = bw_bitmap_next(rows, 0); r < rows->nbits; r = bw_bitmap_next(rows, r + 1)) {
+    for (size_t r = bw_bitmap_next(rows, 0); r < rows->nbits;
+         r = bw_bitmap_next(rows, r + 1)) {
         bw_row row;
         bw_snapshot_row(p->view->parts[part], (uint32_t)r, &row);
         t->row++;
@@ -127,7 +130,8 @@ static bw_status run_facet(bw_result *r, bw_str key, const bw_filter *filter, ta
     bw_scope scope;
     if (!kind_of_index(bw_plan_index(&r->view, key), &t->kind))
         return bw_fail(p->ctx, BW_EINVALID,
-                       "No appropriate index for faceting: `%.*s`. Please create one to facet on this field.",
+                       "No appropriate index for faceting: `%.*s`. Please create one "
+                       "to facet on this field.",
                        (int)(key.len < 100 ? key.len : 100), key.ptr ? key.ptr : "");
     t->map = bw_map_new();
     if (!t->map)
@@ -144,7 +148,8 @@ static bw_status run_facet(bw_result *r, bw_str key, const bw_filter *filter, ta
 }
 
 bw_status bw_facet(bw_ctx *ctx, bw_engine *engine, const bw_read *read, bw_str key,
-                   const bw_filter *filter, uint32_t limit, const bw_facet_hit **out, size_t *n)
+                   const bw_filter *filter, uint32_t limit, const bw_facet_hit **out,
+                   size_t *n)
 {
     bw_result *r, *done = NULL;
     tally t = {.ctx = ctx};

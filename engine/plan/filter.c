@@ -7,7 +7,8 @@
  *    also a float, an object or an array inside the array;
  *  - range takes integers and floats by exact value; date ranges take strings only;
  *  - values_count counts null and nothing as 0, a scalar as 1;
- *  - is_empty: no value, or all are null or []; is_null: some value is null or holds one;
+ *  - is_empty: no value, or all are null or []; is_null: some value is null or holds
+ * one;
  *  - nested: some element of the array is an object that meets the whole filter.
  *
  * Recursion follows the filter's own nesting, capped by BW_FILTER_DEPTH_MAX. */
@@ -24,7 +25,8 @@ typedef struct build {
     uint32_t nodes, words_max;
 } build;
 
-static bw_status build_clause(build *b, const bw_filter *f, unsigned depth, bw_clause **out);
+static bw_status build_clause(build *b, const bw_filter *f, unsigned depth,
+                              bw_clause **out);
 
 static int cmp_value(const void *a, const void *b)
 {
@@ -83,13 +85,14 @@ static bool add_word(void *arg, bw_str word)
             return true;
     }
     if (l->n == WORDS_MAX) {
-        l->status = bw_fail(l->b->ctx, BW_EINVALID, "A text condition has over %d words",
-                            (int)WORDS_MAX);
+        l->status = bw_fail(l->b->ctx, BW_EINVALID,
+                            "A text condition has over %d words", (int)WORDS_MAX);
         return false;
     }
     if ((l->n & (l->n - 1)) == 0) { /* a power of two: the room is used up */
         size_t bytes = l->n * sizeof *l->words;
-        l->words = bw_arena_grow(l->b->ctx, l->words, bytes, bytes ? 2 * bytes : sizeof *l->words);
+        l->words = bw_arena_grow(l->b->ctx, l->words, bytes,
+                                 bytes ? 2 * bytes : sizeof *l->words);
     }
     l->status = l->words ? bw_arena_str(l->b->ctx, word, &l->words[l->n]) : BW_ENOMEM;
     if (l->status != BW_OK)
@@ -136,7 +139,8 @@ static bw_status build_nested_path(build *b, bw_cnode *n)
     return BW_OK;
 }
 
-static bw_status build_node(build *b, const bw_condition *c, unsigned depth, bw_cnode *n)
+static bw_status build_node(build *b, const bw_condition *c, unsigned depth,
+                            bw_cnode *n)
 {
     *n = (bw_cnode){.cond = c, .vec = UINT32_MAX};
     if (++b->nodes > BW_FILTER_NODES_MAX)
@@ -162,8 +166,8 @@ static bw_status build_node(build *b, const bw_condition *c, unsigned depth, bw_
     return build_values(b, n);
 }
 
-static bw_status build_list(build *b, const bw_condition *list, uint32_t n, unsigned depth,
-                            bw_cnode **out)
+static bw_status build_list(build *b, const bw_condition *list, uint32_t n,
+                            unsigned depth, bw_cnode **out)
 {
     bw_cnode *nodes = bw_arena_alloc(b->ctx, n * sizeof *nodes);
     if (!nodes)
@@ -177,7 +181,8 @@ static bw_status build_list(build *b, const bw_condition *list, uint32_t n, unsi
     return BW_OK;
 }
 
-static bw_status build_clause(build *b, const bw_filter *f, unsigned depth, bw_clause **out)
+static bw_status build_clause(build *b, const bw_filter *f, unsigned depth,
+                              bw_clause **out)
 {
     if (depth > BW_FILTER_DEPTH_MAX)
         return bw_fail(b->ctx, BW_EINVALID, "A filter is nested over %d deep",
@@ -202,8 +207,8 @@ static bw_status build_clause(build *b, const bw_filter *f, unsigned depth, bw_c
     return st;
 }
 
-bw_status bw_matcher_init(bw_ctx *ctx, bw_matcher *m, const bw_filter *const *filters, size_t n,
-                          const bw_collection_info *info)
+bw_status bw_matcher_init(bw_ctx *ctx, bw_matcher *m, const bw_filter *const *filters,
+                          size_t n, const bw_collection_info *info)
 {
     static const bw_condition whole = {.kind = BW_COND_FILTER};
     build b = {ctx, info, 0, 0};
@@ -244,7 +249,8 @@ typedef struct visit {
 
 static bool in_values(const bw_cnode *n, const bw_value *v)
 {
-    return n->nvalues > 0 && bsearch(v, n->values, n->nvalues, sizeof *v, cmp_value) != NULL;
+    return n->nvalues > 0 &&
+           bsearch(v, n->values, n->nvalues, sizeof *v, cmp_value) != NULL;
 }
 
 static bool scalar_match(visit *v, bw_str raw)
@@ -284,7 +290,8 @@ static bool see_word(void *arg, bw_str word)
 {
     word_search *s = arg;
     for (uint32_t i = 0; i < s->node->nwords; i++) {
-        if ((s->seen[i / 64] >> (i % 64) & 1) == 0 && bw_str_eq(s->node->words[i], word)) {
+        if ((s->seen[i / 64] >> (i % 64) & 1) == 0 &&
+            bw_str_eq(s->node->words[i], word)) {
             s->seen[i / 64] |= (uint64_t)1 << (i % 64);
             s->left--;
             break;
@@ -321,7 +328,9 @@ static bool any_scalar(visit *v, bw_str raw, scalar_fn fn)
 
 static bool value_count(visit *v, bw_str raw)
 {
-    uint64_t n = bw_raw_is_null(raw) ? 0 : bw_raw_is_array(raw) ? bw_raw_array_count(raw) : 1;
+    uint64_t n = bw_raw_is_null(raw)    ? 0
+                 : bw_raw_is_array(raw) ? bw_raw_array_count(raw)
+                                        : 1;
     bw_number number = {true, false, n, (double)n};
     return bw_range_has(&v->node->cond->range, &number);
 }
@@ -404,8 +413,9 @@ static bool test_has_vector(const bw_cnode *n, const bw_subject *s)
 {
     if (s->snapshot) {
         bw_vector sparse;
-        return n->vec != UINT32_MAX && (bw_snapshot_dense(s->snapshot, n->vec, s->row) ||
-                                        bw_snapshot_sparse(s->snapshot, n->vec, s->row, &sparse));
+        return n->vec != UINT32_MAX &&
+               (bw_snapshot_dense(s->snapshot, n->vec, s->row) ||
+                bw_snapshot_sparse(s->snapshot, n->vec, s->row, &sparse));
     }
     for (size_t i = 0; i < s->nvectors; i++) {
         if (bw_str_eq(s->vectors[i].name, n->cond->key))
@@ -437,7 +447,8 @@ bool bw_matcher_test_node(bw_matcher *m, const bw_cnode *n, const bw_subject *s)
     case BW_COND_FILTER:
         return test_clause(m, n->sub, s);
     case BW_COND_HAS_ID:
-        return s->id && n->nids > 0 && bsearch(s->id, n->ids, n->nids, sizeof *n->ids, cmp_id);
+        return s->id && n->nids > 0 &&
+               bsearch(s->id, n->ids, n->nids, sizeof *n->ids, cmp_id);
     case BW_COND_HAS_VECTOR:
         return s->id && test_has_vector(n, s);
     default:
@@ -448,11 +459,13 @@ bool bw_matcher_test_node(bw_matcher *m, const bw_cnode *n, const bw_subject *s)
 static bool test_clause(bw_matcher *m, const bw_clause *c, const bw_subject *s)
 {
     for (uint32_t i = 0; i < c->nmust; i++) {
-        if ((!c->must[i].settled || m->ask_all) && !bw_matcher_test_node(m, &c->must[i], s))
+        if ((!c->must[i].settled || m->ask_all) &&
+            !bw_matcher_test_node(m, &c->must[i], s))
             return false;
     }
     for (uint32_t i = 0; i < c->nmust_not; i++) {
-        if ((!c->must_not[i].settled || m->ask_all) && bw_matcher_test_node(m, &c->must_not[i], s))
+        if ((!c->must_not[i].settled || m->ask_all) &&
+            bw_matcher_test_node(m, &c->must_not[i], s))
             return false;
     }
     bool some = c->nshould == 0;

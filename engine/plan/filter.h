@@ -9,8 +9,9 @@ typedef struct bw_matcher bw_matcher;
 
 /* What a condition is asked about. */
 typedef struct bw_subject {
-    const bw_point_id *id; /* NULL inside `nested`: has_id and has_vector hold for none */
-    bw_str object;         /* raw JSON object; none = {} */
+    const bw_point_id
+        *id;       /* NULL inside `nested`: has_id and has_vector hold for none */
+    bw_str object; /* raw JSON object; none = {} */
     /* HAS_VECTOR: either a snapshot's row … */
     const bw_snapshot *snapshot;
     uint32_t row;
@@ -21,14 +22,14 @@ typedef struct bw_subject {
 
 typedef struct bw_cnode {
     const bw_condition *cond;
-    bw_path path;            /* kinds that read the payload */
-    const bw_value *values;  /* MATCH_*: sorted, unique */
-    const bw_point_id *ids;  /* HAS_ID: sorted */
-    const bw_str *words;     /* MATCH_TEXT: folded, unique */
+    bw_path path;           /* kinds that read the payload */
+    const bw_value *values; /* MATCH_*: sorted, unique */
+    const bw_point_id *ids; /* HAS_ID: sorted */
+    const bw_str *words;    /* MATCH_TEXT: folded, unique */
     uint32_t nvalues, nids, nwords;
-    uint32_t vec;            /* HAS_VECTOR: index in info.vectors, UINT32_MAX = unknown */
-    struct bw_clause *sub;   /* FILTER, NESTED */
-    bool settled;            /* select.c: an index has answered it for the rows at hand */
+    uint32_t vec;          /* HAS_VECTOR: index in info.vectors, UINT32_MAX = unknown */
+    struct bw_clause *sub; /* FILTER, NESTED */
+    bool settled;          /* select.c: an index has answered it for the rows at hand */
 } bw_cnode;
 
 typedef struct bw_clause {
@@ -50,10 +51,12 @@ struct bw_matcher {
 /* All of the filters must hold (NULL entries: no constraint). info may be NULL (then
  * has_vector goes by subject.vectors). In ctx's arena; the filters are borrowed.
  * BW_EINVALID for a bad path or a tree beyond the limits. */
-BW_MUST_USE bw_status bw_matcher_init(bw_ctx *ctx, bw_matcher *m, const bw_filter *const *filters,
-                                      size_t n, const bw_collection_info *info);
+BW_MUST_USE bw_status bw_matcher_init(bw_ctx *ctx, bw_matcher *m,
+                                      const bw_filter *const *filters, size_t n,
+                                      const bw_collection_info *info);
 void bw_matcher_clear(bw_matcher *m);
 bool bw_matcher_test(bw_matcher *m, const bw_subject *subject);
 /* One condition alone (not settled ones): used where an index narrowed the rest. */
-bool bw_matcher_test_node(bw_matcher *m, const bw_cnode *node, const bw_subject *subject);
+bool bw_matcher_test_node(bw_matcher *m, const bw_cnode *node,
+                          const bw_subject *subject);
 #endif

@@ -31,8 +31,9 @@ typedef struct grouping {
     group *groups;
     bw_value *values; /* ids of the groups, for filters */
     size_t n, full;
-    bool find; /* new groups may be made */
-    bool partial; /* a later round added to earlier groups: their members must be asked anew */
+    bool find;    /* new groups may be made */
+    bool partial; /* a later round added to earlier groups: their members must be asked
+                     anew */
     const bw_scored *item;
     bw_buf scratch, name;
     bw_status status;
@@ -57,7 +58,8 @@ static bw_status new_group(grouping *g, const bw_value *v, uint64_t *slot)
 static void add_to_group(grouping *g, group *to)
 {
     const bw_scored *last = to->n > 0 ? &to->items[to->n - 1] : NULL;
-    if (to->n == g->size || (last && last->part == g->item->part && last->row == g->item->row))
+    if (to->n == g->size ||
+        (last && last->part == g->item->part && last->row == g->item->row))
         return; /* full, or the value stands twice in one array */
     to->items[to->n++] = *g->item;
     g->full += to->n == g->size;
@@ -128,7 +130,8 @@ static bw_status ask(grouping *g, bw_condition_kind kind, size_t k, bw_list *out
         return BW_ENOMEM;
     if (g->n > 0)
         memcpy(values, g->values, g->n * sizeof *values);
-    *c = (bw_condition){.kind = kind, .key = g->key, .values = values, .nvalues = (uint32_t)g->n};
+    *c = (bw_condition){
+        .kind = kind, .key = g->key, .values = values, .nvalues = (uint32_t)g->n};
     *f = (bw_filter){.must = c, .nmust = 1};
     const bw_filter *extra = f;
     return bw_plan_query(&g->r->plan, g->q, &extra, 1, k, out);
@@ -136,7 +139,8 @@ static bw_status ask(grouping *g, bw_condition_kind kind, size_t k, bw_list *out
 
 static size_t widen(const grouping *g, size_t k)
 {
-    size_t most = g->r->plan.nrows < BW_PLAN_HITS_MAX ? g->r->plan.nrows : BW_PLAN_HITS_MAX;
+    size_t most =
+        g->r->plan.nrows < BW_PLAN_HITS_MAX ? g->r->plan.nrows : BW_PLAN_HITS_MAX;
     return k > most / 4 ? most : 4 * k;
 }
 
@@ -194,7 +198,8 @@ static bw_status run_groups(grouping *g)
     if (g->q->nprefetch > 0 || g->q->has_mmr) {
         size_t all = p->nrows < BW_PLAN_HITS_MAX ? p->nrows : BW_PLAN_HITS_MAX;
         bool pool = g->q->has_mmr && g->q->mmr_candidates == 0;
-        bw_status st = bw_plan_query(p, g->q, NULL, 0, pool && k < all ? k : all, &list);
+        bw_status st =
+            bw_plan_query(p, g->q, NULL, 0, pool && k < all ? k : all, &list);
         g->find = true;
         return st == BW_OK ? group_list(g, &list) : st;
     }
@@ -211,7 +216,8 @@ static bw_status finish_groups(grouping *g)
         return BW_ENOMEM;
     for (size_t i = 0; i < g->n; i++) {
         bw_hits hits;
-        bw_status st = bw_result_fill(g->r, g->groups[i].items, g->groups[i].n, true, &hits);
+        bw_status st =
+            bw_result_fill(g->r, g->groups[i].items, g->groups[i].n, true, &hits);
         if (st != BW_OK)
             return st;
         out[i] = (bw_group){g->groups[i].id, hits.items, (uint32_t)hits.n};
@@ -221,14 +227,20 @@ static bw_status finish_groups(grouping *g)
     return BW_OK;
 }
 
-bw_status bw_query_groups(bw_ctx *ctx, bw_engine *engine, const bw_read *read, const bw_query *query,
-                          bw_str group_by, uint32_t group_size, bw_result **out)
+bw_status bw_query_groups(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                          const bw_query *query, bw_str group_by, uint32_t group_size,
+                          bw_result **out)
 {
-    grouping g = {.ctx = ctx, .q = query, .key = group_by, .limit = query->limit, .size = group_size};
+    grouping g = {.ctx = ctx,
+                  .q = query,
+                  .key = group_by,
+                  .limit = query->limit,
+                  .size = group_size};
     size_t product;
-    if (g.limit > BW_PLAN_HITS_MAX || __builtin_mul_overflow(g.limit, g.size, &product) ||
-        product > BW_PLAN_HITS_MAX)
-        return bw_fail(ctx, BW_EINVALID, "limit x group_size is over %d", (int)BW_PLAN_HITS_MAX);
+    if (g.limit > BW_PLAN_HITS_MAX ||
+        __builtin_mul_overflow(g.limit, g.size, &product) || product > BW_PLAN_HITS_MAX)
+        return bw_fail(ctx, BW_EINVALID, "limit x group_size is over %d",
+                       (int)BW_PLAN_HITS_MAX);
     bw_status st = bw_result_open(ctx, engine, read, 1, &g.r);
     if (st != BW_OK)
         return st;

@@ -40,8 +40,11 @@ bw_status bw_list_of_topk(bw_plan *p, bw_topk *t, bool falls, bw_list *out)
         return BW_ENOMEM;
     for (size_t i = 0; i < t->n; i++) {
         const bw_candidate *c = &t->items[i];
-        items[i] = (bw_scored){.key = c->key, .score = bw_score_of_key(falls, c->key),
-                               .part = c->part, .row = c->row, .id = c->id};
+        items[i] = (bw_scored){.key = c->key,
+                               .score = bw_score_of_key(falls, c->key),
+                               .part = c->part,
+                               .row = c->row,
+                               .id = c->id};
     }
     *out = (bw_list){items, t->n, falls};
     return BW_OK;
@@ -57,8 +60,10 @@ void bw_list_threshold(bw_list *l, float threshold)
     l->n = n;
 }
 
-/* All items of all lists; rank in `row order` is lost, so callers note what they need. */
-static bw_status gather(bw_plan *p, const bw_list *lists, size_t n, bw_scored **out, size_t *count)
+/* All items of all lists; rank in `row order` is lost, so callers note what they need.
+ */
+static bw_status gather(bw_plan *p, const bw_list *lists, size_t n, bw_scored **out,
+                        size_t *count)
 {
     size_t total = 0;
     for (size_t i = 0; i < n; i++)
@@ -140,8 +145,8 @@ static bw_status new_shares(bw_plan *p, const bw_list *lists, size_t n, share **
     return *out ? BW_OK : BW_ENOMEM;
 }
 
-bw_status bw_fuse_rrf(bw_plan *p, const bw_list *lists, size_t n, double k, const float *weights,
-                      bw_list *out)
+bw_status bw_fuse_rrf(bw_plan *p, const bw_list *lists, size_t n, double k,
+                      const float *weights, bw_list *out)
 {
     share *s;
     size_t count = 0;
@@ -209,7 +214,8 @@ static size_t mmr_best(const mmr_item *items, size_t n, float diversity)
     for (size_t i = 0; i < n; i++) {
         if (items[i].picked)
             continue;
-        float value = (1.0f - diversity) * items[i].relevance - diversity * items[i].nearest;
+        float value =
+            (1.0f - diversity) * items[i].relevance - diversity * items[i].nearest;
         if (best == n || value > best_value) {
             best = i;
             best_value = value;
@@ -218,7 +224,8 @@ static size_t mmr_best(const mmr_item *items, size_t n, float diversity)
     return best;
 }
 
-static bw_status mmr_prepare(bw_plan *p, uint32_t vec, const bw_list *list, mmr_item **out)
+static bw_status mmr_prepare(bw_plan *p, uint32_t vec, const bw_list *list,
+                             mmr_item **out)
 {
     bool square = p->view->info.vectors[vec].metric == BW_METRIC_EUCLID &&
                   !p->view->info.vectors[vec].sparse;
@@ -252,7 +259,8 @@ bw_status bw_mmr(bw_plan *p, uint32_t vec, float diversity, size_t k, bw_list *l
         for (size_t i = 0; i < list->n; i++) {
             if (items[i].picked)
                 continue;
-            float likeness = bw_vector_likeness(spec, &items[best].vector, &items[i].vector);
+            float likeness =
+                bw_vector_likeness(spec, &items[best].vector, &items[i].vector);
             if (likeness > items[i].nearest)
                 items[i].nearest = likeness;
         }

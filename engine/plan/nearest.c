@@ -23,7 +23,8 @@ static float sparse_dot(const bw_vector *a, const bw_vector *b)
     return sum;
 }
 
-float bw_vector_likeness(const bw_vector_spec *spec, const bw_vector *a, const bw_vector *b)
+float bw_vector_likeness(const bw_vector_spec *spec, const bw_vector *a,
+                         const bw_vector *b)
 {
     const bw_kernels *k = bw_kernels_get();
     if (spec->sparse)
@@ -35,8 +36,8 @@ float bw_vector_likeness(const bw_vector_spec *spec, const bw_vector *a, const b
     return k->dot_f32(a->values, b->values, spec->dim);
 }
 
-static bool snapshot_vector(const bw_snapshot *s, const bw_vector_spec *spec, uint32_t vec,
-                            uint32_t row, bw_vector *out)
+static bool snapshot_vector(const bw_snapshot *s, const bw_vector_spec *spec,
+                            uint32_t vec, uint32_t row, bw_vector *out)
 {
     if (spec->sparse)
         return bw_snapshot_sparse(s, vec, row, out);
@@ -45,23 +46,28 @@ static bool snapshot_vector(const bw_snapshot *s, const bw_vector_spec *spec, ui
     return values != NULL;
 }
 
-bool bw_row_vector(const bw_plan *p, uint32_t vec, uint32_t part, uint32_t row, bw_vector *out)
+bool bw_row_vector(const bw_plan *p, uint32_t vec, uint32_t part, uint32_t row,
+                   bw_vector *out)
 {
-    return snapshot_vector(p->view->parts[part], &p->view->info.vectors[vec], vec, row, out);
+    return snapshot_vector(p->view->parts[part], &p->view->info.vectors[vec], vec, row,
+                           out);
 }
 
-static bw_status check_vector(bw_plan *p, const bw_vector_spec *spec, const bw_vector *v)
+static bw_status check_vector(bw_plan *p, const bw_vector_spec *spec,
+                              const bw_vector *v)
 {
     if (v->sparse != spec->sparse)
-        return bw_fail(p->ctx, BW_EINVALID, spec->sparse
-                                                ? "A sparse vector is expected here"
-                                                : "A dense vector is expected here");
+        return bw_fail(p->ctx, BW_EINVALID,
+                       spec->sparse ? "A sparse vector is expected here"
+                                    : "A dense vector is expected here");
     if (!spec->sparse && v->n != spec->dim)
-        return bw_fail(p->ctx, BW_EINVALID, "Vector dimension error: expected dim: %u, got %u",
-                       spec->dim, v->n);
+        return bw_fail(p->ctx, BW_EINVALID,
+                       "Vector dimension error: expected dim: %u, got %u", spec->dim,
+                       v->n);
     for (uint32_t i = 0; i < v->n; i++) {
         if (!isfinite(v->values[i]))
-            return bw_fail(p->ctx, BW_EINVALID, "Component %u of the query vector is not finite", i);
+            return bw_fail(p->ctx, BW_EINVALID,
+                           "Component %u of the query vector is not finite", i);
     }
     return BW_OK;
 }
@@ -77,7 +83,8 @@ static bw_status missing_point(bw_plan *p, const bw_point_id *id)
 }
 
 /* A stored point's vector, here or in the lookup_from collection. */
-static bw_status stored_vector(bw_plan *p, const bw_query *q, const bw_target *t, bw_vector *out)
+static bw_status stored_vector(bw_plan *p, const bw_query *q, const bw_target *t,
+                               bw_vector *out)
 {
     const bw_view *view;
     uint32_t vec, part, row;
@@ -90,12 +97,14 @@ static bw_status stored_vector(bw_plan *p, const bw_query *q, const bw_target *t
     if (!bw_plan_find(view, &t->id, &part, &row))
         return missing_point(p, &t->id);
     if (!snapshot_vector(view->parts[part], &view->info.vectors[vec], vec, row, out))
-        return bw_fail(p->ctx, BW_ENOTFOUND, "A point of the query has no vector with name `%.*s`",
-                       (int)(name.len < 100 ? name.len : 100), name.ptr ? name.ptr : "");
+        return bw_fail(
+            p->ctx, BW_ENOTFOUND, "A point of the query has no vector with name `%.*s`",
+            (int)(name.len < 100 ? name.len : 100), name.ptr ? name.ptr : "");
     return BW_OK;
 }
 
-bw_status bw_target_raw(bw_plan *p, const bw_query *q, uint32_t vec, const bw_target *t, bw_vector *out)
+bw_status bw_target_raw(bw_plan *p, const bw_query *q, uint32_t vec, const bw_target *t,
+                        bw_vector *out)
 {
     bw_status st = BW_OK;
     *out = t->vector;
@@ -118,8 +127,8 @@ bw_status bw_vector_ready(bw_plan *p, uint32_t vec, bw_vector *v)
     return BW_OK;
 }
 
-bw_status bw_target_vector(bw_plan *p, const bw_query *q, uint32_t vec, const bw_target *t,
-                           bw_vector *out)
+bw_status bw_target_vector(bw_plan *p, const bw_query *q, uint32_t vec,
+                           const bw_target *t, bw_vector *out)
 {
     bw_status st = bw_target_raw(p, q, vec, t, out);
     /* A stored row of this collection is of length 1 already, and stays bit for bit. */
@@ -130,7 +139,8 @@ bw_status bw_target_vector(bw_plan *p, const bw_query *q, uint32_t vec, const bw
 
 /* ---- IDF, summed over the permitted partitions ---- */
 
-static bw_status count_df(bw_plan *p, uint32_t vec, const bw_vector *v, uint64_t *df, uint64_t *n)
+static bw_status count_df(bw_plan *p, uint32_t vec, const bw_vector *v, uint64_t *df,
+                          uint64_t *n)
 {
     for (size_t i = 0; i < p->view->nparts; i++) {
         const bw_bitmap *visible;
@@ -145,7 +155,8 @@ static bw_status count_df(bw_plan *p, uint32_t vec, const bw_vector *v, uint64_t
         if (st == BW_OK) {
             bw_bitmap_and(&has, visible);
             *n += bw_bitmap_count(&has);
-            st = bw_snapshot_sparse_df(p->ctx, p->view->parts[i], vec, v->indices, v->n, visible, df);
+            st = bw_snapshot_sparse_df(p->ctx, p->view->parts[i], vec, v->indices, v->n,
+                                       visible, df);
         }
         if (st == BW_OK)
             st = bw_ctx_check(p->ctx);
@@ -174,8 +185,9 @@ static bw_status apply_idf(bw_plan *p, uint32_t vec, bw_vector *v)
 
 /* ---- search ---- */
 
-static bw_status search_part(bw_plan *p, const bw_leaf *leaf, uint32_t vec, const bw_vector *v,
-                             size_t part, bool shadowed, bw_topk *heap)
+static bw_status search_part(bw_plan *p, const bw_leaf *leaf, uint32_t vec,
+                             const bw_vector *v, size_t part, bool shadowed,
+                             bw_topk *heap)
 {
     const bw_bitmap *rows;
     bool any;
@@ -183,8 +195,11 @@ static bw_status search_part(bw_plan *p, const bw_leaf *leaf, uint32_t vec, cons
     if (st != BW_OK || !any)
         return st;
     bw_search_trace trace = {0};
-    bw_search_params params = {.vec = vec, .k = leaf->k, .exact = leaf->exact || leaf->query->exact,
-                               .ef_search = leaf->query->ef_search, .allowed = rows,
+    bw_search_params params = {.vec = vec,
+                               .k = leaf->k,
+                               .exact = leaf->exact || leaf->query->exact,
+                               .ef_search = leaf->query->ef_search,
+                               .allowed = rows,
                                .part = (uint32_t)part};
     const bw_snapshot *s = p->view->parts[part];
     if (v->sparse)
@@ -195,8 +210,9 @@ static bw_status search_part(bw_plan *p, const bw_leaf *leaf, uint32_t vec, cons
     return st;
 }
 
-static bw_status search_all(bw_plan *p, const bw_leaf *leaf, uint32_t vec, const bw_vector *v,
-                            bool shadowed, bw_candidate *items, bw_list *out)
+static bw_status search_all(bw_plan *p, const bw_leaf *leaf, uint32_t vec,
+                            const bw_vector *v, bool shadowed, bw_candidate *items,
+                            bw_list *out)
 {
     bw_topk heap;
     bw_topk_init(&heap, items, leaf->k);
@@ -214,15 +230,17 @@ static bw_status search_all(bw_plan *p, const bw_leaf *leaf, uint32_t vec, const
         bw_arena_release(p->ctx, mark);
     }
     const bw_vector_spec *spec = &p->view->info.vectors[vec];
-    return bw_list_of_topk(p, &heap, !spec->sparse && bw_score_falls(spec->metric), out);
+    return bw_list_of_topk(p, &heap, !spec->sparse && bw_score_falls(spec->metric),
+                           out);
 }
 
-bw_status bw_search_vector(bw_plan *p, const bw_leaf *leaf, uint32_t vec, const bw_vector *v,
-                           bw_list *out)
+bw_status bw_search_vector(bw_plan *p, const bw_leaf *leaf, uint32_t vec,
+                           const bw_vector *v, bw_list *out)
 {
     bw_vector query = *v;
     bool copies = false;
-    bw_status st = bw_explain_begin(p, v->sparse ? "sparse" : "dense", &leaf->scope->trace);
+    bw_status st =
+        bw_explain_begin(p, v->sparse ? "sparse" : "dense", &leaf->scope->trace);
     bw_candidate *items = bw_arena_alloc(p->ctx, leaf->k * sizeof *items);
     if (st != BW_OK || !items)
         return BW_ENOMEM;
@@ -258,7 +276,8 @@ bw_status bw_leaf_nearest(bw_plan *p, const bw_leaf *leaf, bw_list *out)
     }
     if (!q->has_mmr)
         return bw_search_vector(p, leaf, vec, &v, out);
-    if (q->mmr_candidates > BW_PLAN_MMR_CANDIDATES_MAX || leaf->k > BW_PLAN_MMR_CANDIDATES_MAX)
+    if (q->mmr_candidates > BW_PLAN_MMR_CANDIDATES_MAX ||
+        leaf->k > BW_PLAN_MMR_CANDIDATES_MAX)
         return bw_fail(p->ctx, BW_EINVALID, "MMR takes at most %d candidates",
                        (int)BW_PLAN_MMR_CANDIDATES_MAX);
     if (!(q->mmr_diversity >= 0 && q->mmr_diversity <= 1))

@@ -5,9 +5,10 @@
  * collection's, because conditions that no index answers are asked row by row only as
  * far as the page reaches. Copies of an id follow each other, lowest class first.
  *
- * By value (as Qdrant's engine does it): every value of the field is an entry, so a point
- * with several values comes several times; an integer index holds whole numbers only
- * (42.0 is 42), a date's order value is in microseconds. Equal values come in id order. */
+ * By value (as Qdrant's engine does it): every value of the field is an entry, so a
+ * point with several values comes several times; an integer index holds whole numbers
+ * only (42.0 is 42), a date's order value is in microseconds. Equal values come in id
+ * order. */
 #include "explain.h"
 #include "plan.h"
 #include <math.h>
@@ -75,7 +76,8 @@ static size_t seek_id(const id_walk *w, const cursor *c, const bw_point_id *from
     return lo;
 }
 
-static bw_status open_cursor(id_walk *w, size_t part, const bw_point_id *from, cursor *c)
+static bw_status open_cursor(id_walk *w, size_t part, const bw_point_id *from,
+                             cursor *c)
 {
     bw_plan *p = w->p;
     const bw_snapshot *s = p->view->parts[part];
@@ -89,8 +91,8 @@ static bw_status open_cursor(id_walk *w, size_t part, const bw_point_id *from, c
     if (c->at < c->n && w->scope->filtered) {
         st = bw_bitmap_arena(p->ctx, c->visible->nbits, &c->candidates);
         if (st == BW_OK)
-            st = bw_select_narrow(&w->scope->matcher, s, &p->view->info, c->visible, &c->candidates,
-                                  &c->exact);
+            st = bw_select_narrow(&w->scope->matcher, s, &p->view->info, c->visible,
+                                  &c->candidates, &c->exact);
     }
     return st == BW_OK ? bw_ctx_check(p->ctx) : st;
 }
@@ -152,7 +154,8 @@ static void walk_next(id_walk *w)
 static bw_status push_item(bw_plan *p, bw_list *l, size_t *cap, const bw_scored *item)
 {
     if (l->n == *cap) {
-        size_t bytes = *cap * sizeof *l->items, more = *cap ? 2 * bytes : 64 * sizeof *l->items;
+        size_t bytes = *cap * sizeof *l->items,
+               more = *cap ? 2 * bytes : 64 * sizeof *l->items;
         bw_scored *grown = bw_arena_grow(p->ctx, l->items, bytes, more);
         if (!grown)
             return BW_ENOMEM;
@@ -163,7 +166,8 @@ static bw_status push_item(bw_plan *p, bw_list *l, size_t *cap, const bw_scored 
     return BW_OK;
 }
 
-bw_status bw_walk_ids(bw_plan *p, bw_scope *scope, const bw_point_id *from, size_t k, bw_list *out)
+bw_status bw_walk_ids(bw_plan *p, bw_scope *scope, const bw_point_id *from, size_t k,
+                      bw_list *out)
 {
     id_walk w = {.p = p, .scope = scope};
     size_t cap = 0;
@@ -176,7 +180,11 @@ bw_status bw_walk_ids(bw_plan *p, bw_scope *scope, const bw_point_id *from, size
         const cursor *c = w.heap[0];
         const bw_point_id *id = cursor_id(&w, c);
         if (walk_takes(&w, c, id)) {
-            bw_scored item = {.key = 1, .score = 1, .part = c->part, .row = c->rows[c->at], .id = *id};
+            bw_scored item = {.key = 1,
+                              .score = 1,
+                              .part = c->part,
+                              .row = c->rows[c->at],
+                              .id = *id};
             st = push_item(p, out, &cap, &item);
         }
         if (st == BW_OK && ++steps % BW_PLAN_CHECK_ROWS == 0)
@@ -214,7 +222,8 @@ typedef struct ordering {
 static bw_number date_value(int64_t ns)
 {
     int64_t us = ns / 1000 - (ns % 1000 < 0);
-    return (bw_number){true, us < 0, us < 0 ? 0 - (uint64_t)us : (uint64_t)us, (double)us};
+    return (bw_number){true, us < 0, us < 0 ? 0 - (uint64_t)us : (uint64_t)us,
+                       (double)us};
 }
 
 static bool order_value(ordering *o, bw_str raw, bw_number *out)
@@ -331,16 +340,22 @@ static bw_status order_part(ordering *o, bw_scope *scope, size_t part)
     if (st != BW_OK || !any)
         return st;
     bw_search_trace trace = {0};
-    for (size_t r = bw_bitmap_next(rows, 0); r < rows->nbits; r = bw_bitmap_next(rows, r + 1)) {
+    for (size_t r = bw_bitmap_next(rows, 0); r < rows->nbits;
+         r = bw_bitmap_next(rows, r + 1)) {
         bw_row row;
         bw_snapshot_row(s, (uint32_t)r, &row);
-        o->item = (bw_scored){.key = 1, .score = 1, .part = (uint32_t)part, .row = (uint32_t)r,
-                              .id = row.id, .has_order = true};
+        o->item = (bw_scored){.key = 1,
+                              .score = 1,
+                              .part = (uint32_t)part,
+                              .row = (uint32_t)r,
+                              .id = row.id,
+                              .has_order = true};
         if (row.payload.len > 0)
             bw_path_each(&o->path, row.payload, order_visit, o);
         if (o->status != BW_OK)
             return o->status;
-        if (++trace.rows_scanned % BW_PLAN_CHECK_ROWS == 0 && (st = bw_ctx_check(o->p->ctx)) != BW_OK)
+        if (++trace.rows_scanned % BW_PLAN_CHECK_ROWS == 0 &&
+            (st = bw_ctx_check(o->p->ctx)) != BW_OK)
             return st;
     }
     bw_explain_search_done(scope->trace, part, &trace);
@@ -358,7 +373,8 @@ static bw_status order_type_of(bw_plan *p, bw_str key, order_type *out)
         *out = ORDER_DATE;
     else
         return bw_fail(p->ctx, BW_EINVALID,
-                       "No range index for `order_by` key: `%.*s`. Please create one to use `order_by`.",
+                       "No range index for `order_by` key: `%.*s`. Please create one "
+                       "to use `order_by`.",
                        (int)(key.len < 100 ? key.len : 100), key.ptr ? key.ptr : "");
     return BW_OK;
 }
@@ -377,7 +393,8 @@ bw_status bw_leaf_order(bw_plan *p, const bw_leaf *leaf, bw_list *out)
     if (st == BW_OK && o.scratch.failed)
         st = bw_fail_nomem(p->ctx);
     bw_buf_clear(&o.scratch);
-    for (size_t n = o.n; st == BW_OK && n > 1; n--) { /* heap sort: the worst goes last */
+    for (size_t n = o.n; st == BW_OK && n > 1;
+         n--) { /* heap sort: the worst goes last */
         bw_scored worst = o.heap[0];
         o.heap[0] = o.heap[n - 1];
         o.heap[n - 1] = worst;

@@ -1,17 +1,17 @@
 /* Edits of a payload's JSON bytes (select.h): what is not touched keeps its bytes and
  * its place. The rules are those of Qdrant's engine, which was asked case by case:
  *
- *  merge   each member of the patch replaces the one of its name or is put at the end; a
- *          null in the patch takes the member away. With a key path the same happens to the
- *          object there; a value of another kind on the way gives way to a new object (for
- *          a key) or to [] (for an index or []); an index past the end changes nothing.
- *  remove  drops the member at the end of the path; `a[]` empties the array, an index as
- *          the last step drops nothing.
+ *  merge   each member of the patch replaces the one of its name or is put at the end;
+ * a null in the patch takes the member away. With a key path the same happens to the
+ *          object there; a value of another kind on the way gives way to a new object
+ * (for a key) or to [] (for an index or []); an index past the end changes nothing.
+ *  remove  drops the member at the end of the path; `a[]` empties the array, an index
+ * as the last step drops nothing.
  *
  * One walk writes the new bytes while it reads the old ones, a frame for each step of
  * the path (BW_PATH_STEPS_MAX). */
-#include "../partition/payload.h"
 #include "../base/json.h"
+#include "../partition/payload.h"
 #include "select.h"
 #include <stdlib.h>
 
@@ -83,7 +83,7 @@ typedef struct object_out {
     const char *gap;       /* where the bytes before the next member begin */
     const char *first_gap; /* those before the first one: they hold no comma */
     const char *first_key;
-    size_t members;        /* written */
+    size_t members; /* written */
 } object_out;
 
 /* Writes the bytes before the member's key, then the member up to its value. */
@@ -201,7 +201,8 @@ static bw_status edit_key(edit *e, bw_str raw, const bw_step *step, uint32_t n)
         raw = BW_STR("{}");
     }
     begin_object(&o, e, raw, &rest);
-    for (bool first = true; st == BW_OK && bw_raw_object_next(&rest, &key, &value); first = false) {
+    for (bool first = true; st == BW_OK && bw_raw_object_next(&rest, &key, &value);
+         first = false) {
         bool here = bw_raw_key_eq(key, step->key);
         if (first)
             o.first_key = key.ptr - 1;
@@ -251,7 +252,8 @@ static bw_status put_edited(edit *e, bw_str raw, const bw_step *step, uint32_t n
 {
     if (n == 0)
         return put_merged(e, bw_raw_is_object(raw) ? raw : BW_STR("{}"));
-    return step->kind == BW_STEP_KEY ? edit_key(e, raw, step, n) : edit_elements(e, raw, step, n);
+    return step->kind == BW_STEP_KEY ? edit_key(e, raw, step, n)
+                                     : edit_elements(e, raw, step, n);
 }
 
 static bw_status run_edit(edit *e, bw_str payload, bw_path path, bw_str *out)
@@ -263,7 +265,8 @@ static bw_status run_edit(edit *e, bw_str payload, bw_path path, bw_str *out)
     return st == BW_OK ? bw_arena_str(e->ctx, bw_buf_view(&e->out), out) : st;
 }
 
-bw_status bw_payload_merge(bw_ctx *ctx, bw_str payload, bw_str patch, bw_str key, bw_str *out)
+bw_status bw_payload_merge(bw_ctx *ctx, bw_str payload, bw_str patch, bw_str key,
+                           bw_str *out)
 {
     edit e = {.ctx = ctx};
     bw_path path = {NULL, 0};
@@ -277,7 +280,8 @@ bw_status bw_payload_merge(bw_ctx *ctx, bw_str payload, bw_str patch, bw_str key
     return st;
 }
 
-bw_status bw_payload_remove(bw_ctx *ctx, bw_str payload, const bw_str *paths, size_t n, bw_str *out)
+bw_status bw_payload_remove(bw_ctx *ctx, bw_str payload, const bw_str *paths, size_t n,
+                            bw_str *out)
 {
     edit e = {.ctx = ctx};
     bw_status st = BW_OK;

@@ -10,7 +10,8 @@ bw_status bw_plan_init(bw_plan *p, bw_ctx *ctx, bw_engine *engine, const bw_read
     if (!p->visible)
         return BW_ENOMEM;
     for (size_t i = 0; i < view->nparts; i++) {
-        /* What the product promises: no row outside the permitted set is ever looked at. */
+        /* What the product promises: no row outside the permitted set is ever looked
+         * at. */
         bw_require(bw_permit_has(read->permit, &view->classes[i]));
         p->nrows += bw_snapshot_nrows(view->parts[i]);
     }
@@ -21,7 +22,8 @@ bw_status bw_plan_visible(bw_plan *p, size_t part, const bw_bitmap **out)
 {
     bw_status st = BW_OK;
     if (!p->visible[part])
-        st = bw_snapshot_visible(p->ctx, p->view->parts[part], p->view->now_ns, &p->visible[part]);
+        st = bw_snapshot_visible(p->ctx, p->view->parts[part], p->view->now_ns,
+                                 &p->visible[part]);
     *out = p->visible[part];
     return st;
 }
@@ -35,10 +37,12 @@ static bool row_visible(const bw_view *view, size_t part, uint32_t row)
 
 bool bw_plan_row_visible(const bw_plan *p, size_t part, uint32_t row)
 {
-    return p->visible[part] ? bw_bitmap_get(p->visible[part], row) : row_visible(p->view, part, row);
+    return p->visible[part] ? bw_bitmap_get(p->visible[part], row)
+                            : row_visible(p->view, part, row);
 }
 
-bool bw_plan_find(const bw_view *view, const bw_point_id *id, uint32_t *part, uint32_t *row)
+bool bw_plan_find(const bw_view *view, const bw_point_id *id, uint32_t *part,
+                  uint32_t *row)
 {
     for (size_t i = 0; i < view->nparts; i++) {
         if (bw_snapshot_find(view->parts[i], id, row) && row_visible(view, i, *row)) {
@@ -58,7 +62,8 @@ const bw_index_spec *bw_plan_index(const bw_view *view, bw_str field)
     return NULL;
 }
 
-bw_status bw_plan_vector(bw_plan *p, const bw_collection_info *info, bw_str name, uint32_t *vec)
+bw_status bw_plan_vector(bw_plan *p, const bw_collection_info *info, bw_str name,
+                         uint32_t *vec)
 {
     for (uint32_t i = 0; i < info->nvectors; i++) {
         if (bw_str_eq(info->vectors[i].name, name)) {
@@ -78,7 +83,8 @@ bw_status bw_plan_window(bw_plan *p, uint32_t offset, uint32_t limit, size_t *k)
     if (sum > p->nrows)
         sum = p->nrows;
     if (sum > BW_PLAN_HITS_MAX)
-        return bw_fail(p->ctx, BW_EINVALID, "offset + limit is over %d", (int)BW_PLAN_HITS_MAX);
+        return bw_fail(p->ctx, BW_EINVALID, "offset + limit is over %d",
+                       (int)BW_PLAN_HITS_MAX);
     *k = sum;
     return BW_OK;
 }
@@ -104,7 +110,8 @@ bw_status bw_plan_lookup(bw_plan *p, bw_str collection, const bw_view **out)
         }
     }
     if (!p->read->lookup_permit)
-        return bw_fail(p->ctx, BW_EINTERNAL, "lookup_from came without a permitted set");
+        return bw_fail(p->ctx, BW_EINTERNAL,
+                       "lookup_from came without a permitted set");
     struct bw_lookup_view *l = bw_arena_calloc(p->ctx, 1, sizeof *l);
     if (!l)
         return BW_ENOMEM;

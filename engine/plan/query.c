@@ -1,9 +1,10 @@
 /* The evaluator: one query with its prefetches, from the leaves up.
  *
  * Filters go down: a prefetch is searched under its own filter and those of every query
- * above it, before its limit (Qdrant's rule), so that a fused list holds only points that
- * the root would show. Scores come up: fusion, rescoring and order_by look only at the
- * union of what the prefetches returned. Depth and number of prefetches are capped. */
+ * above it, before its limit (Qdrant's rule), so that a fused list holds only points
+ * that the root would show. Scores come up: fusion, rescoring and order_by look only at
+ * the union of what the prefetches returned. Depth and number of prefetches are capped.
+ */
 #include "plan.h"
 #include <math.h>
 
@@ -42,13 +43,15 @@ static bw_status check_shape(bw_plan *p, const frame *f)
                        q->nrrf_weights, q->nprefetch);
     for (uint32_t i = 0; i < q->nrrf_weights; i++) {
         if (!(q->rrf_weights[i] >= 0) || isinf(q->rrf_weights[i]))
-            return bw_fail(p->ctx, BW_EINVALID, "rrf.weights must be finite and not negative");
+            return bw_fail(p->ctx, BW_EINVALID,
+                           "rrf.weights must be finite and not negative");
     }
     return BW_OK;
 }
 
 /* This query's filter added to those from above: what its prefetches and leaf obey. */
-static bw_status add_filter(bw_plan *p, const frame *f, const bw_filter *const **out, size_t *n)
+static bw_status add_filter(bw_plan *p, const frame *f, const bw_filter *const **out,
+                            size_t *n)
 {
     const bw_filter **all = bw_arena_alloc(p->ctx, (f->nfilters + 1) * sizeof *all);
     if (!all)
@@ -64,8 +67,9 @@ static bw_status add_filter(bw_plan *p, const frame *f, const bw_filter *const *
     return BW_OK;
 }
 
-static bw_status eval_prefetches(bw_plan *p, const frame *f, const bw_filter *const *filters,
-                                 size_t nfilters, bw_list **out)
+static bw_status eval_prefetches(bw_plan *p, const frame *f,
+                                 const bw_filter *const *filters, size_t nfilters,
+                                 bw_list **out)
 {
     const bw_query *q = f->q;
     bw_list *lists = bw_arena_calloc(p->ctx, q->nprefetch, sizeof *lists);
@@ -103,8 +107,9 @@ static bw_status eval_leaf(bw_plan *p, const bw_leaf *leaf, bw_list *out)
     return bw_fail(p->ctx, BW_EINTERNAL, "unknown kind of query");
 }
 
-static bw_status eval_scoped(bw_plan *p, const frame *f, const bw_filter *const *filters,
-                             size_t nfilters, const bw_list *within, bw_list *out)
+static bw_status eval_scoped(bw_plan *p, const frame *f,
+                             const bw_filter *const *filters, size_t nfilters,
+                             const bw_list *within, bw_list *out)
 {
     bw_scope scope;
     /* Prefetched rows have met every filter already. */
@@ -118,12 +123,14 @@ static bw_status eval_scoped(bw_plan *p, const frame *f, const bw_filter *const 
     return st;
 }
 
-static bw_status eval_fusion(bw_plan *p, const frame *f, const bw_list *lists, bw_list *out)
+static bw_status eval_fusion(bw_plan *p, const frame *f, const bw_list *lists,
+                             bw_list *out)
 {
     const bw_query *q = f->q;
     if (q->kind == BW_QUERY_FUSION_DBSF)
         return bw_fuse_dbsf(p, lists, q->nprefetch, out);
-    return bw_fuse_rrf(p, lists, q->nprefetch, q->rrf_k, q->nrrf_weights ? q->rrf_weights : NULL, out);
+    return bw_fuse_rrf(p, lists, q->nprefetch, q->rrf_k,
+                       q->nrrf_weights ? q->rrf_weights : NULL, out);
 }
 
 static bw_status eval(bw_plan *p, const frame *f, bw_list *out)
@@ -157,8 +164,8 @@ static bw_status eval(bw_plan *p, const frame *f, bw_list *out)
     return BW_OK;
 }
 
-bw_status bw_plan_query(bw_plan *p, const bw_query *q, const bw_filter *const *filters, size_t nfilters,
-                        size_t k, bw_list *out)
+bw_status bw_plan_query(bw_plan *p, const bw_query *q, const bw_filter *const *filters,
+                        size_t nfilters, size_t k, bw_list *out)
 {
     frame f = {q, filters, nfilters, k, 0};
     p->prefetches = 0;

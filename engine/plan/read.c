@@ -1,5 +1,5 @@
-/* The read calls of engine.h but groups and facets: query, retrieve, scroll, count. Each
- * opens one view of the permitted partitions and answers from nothing else. */
+/* The read calls of engine.h but groups and facets: query, retrieve, scroll, count.
+ * Each opens one view of the permitted partitions and answers from nothing else. */
 #include "../base/map.h"
 #include "result.h"
 
@@ -12,8 +12,11 @@ static bw_status run_one(bw_result *r, const bw_query *q, bw_hits *out)
     size_t k;
     p->all_copies = q->show_all_copies;
     bw_status st = bw_plan_window(p, q->offset, q->limit, &k);
-    if (q->kind == BW_QUERY_ORDER_BY) /* a point may fill several entries: rows do not bound them */
-        k = (size_t)q->offset + q->limit < BW_PLAN_HITS_MAX ? (size_t)q->offset + q->limit : BW_PLAN_HITS_MAX;
+    if (q->kind == BW_QUERY_ORDER_BY) /* a point may fill several entries: rows do not
+                                         bound them */
+        k = (size_t)q->offset + q->limit < BW_PLAN_HITS_MAX
+                ? (size_t)q->offset + q->limit
+                : BW_PLAN_HITS_MAX;
     if (st == BW_OK)
         st = bw_plan_query(p, q, NULL, 0, k, &list);
     if (st != BW_OK)
@@ -23,12 +26,13 @@ static bw_status run_one(bw_result *r, const bw_query *q, bw_hits *out)
     return bw_result_fill(r, n > 0 ? list.items + skip : NULL, n, true, out);
 }
 
-bw_status bw_query_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read, const bw_query *queries,
-                       size_t nq, bw_result **out)
+bw_status bw_query_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                       const bw_query *queries, size_t nq, bw_result **out)
 {
     bw_result *r;
     if (nq > QUERIES_MAX)
-        return bw_fail(ctx, BW_EINVALID, "A batch takes at most %d queries", (int)QUERIES_MAX);
+        return bw_fail(ctx, BW_EINVALID, "A batch takes at most %d queries",
+                       (int)QUERIES_MAX);
     bw_status st = bw_result_open(ctx, engine, read, nq, &r);
     if (st != BW_OK)
         return st;
@@ -39,8 +43,8 @@ bw_status bw_query_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read, cons
 
 /* ---- retrieve ---- */
 
-static bw_status find_points(bw_result *r, const bw_point_id *ids, size_t n, bw_map *seen,
-                             bw_scored *items, size_t *count)
+static bw_status find_points(bw_result *r, const bw_point_id *ids, size_t n,
+                             bw_map *seen, bw_scored *items, size_t *count)
 {
     for (size_t i = 0; i < n; i++) {
         bw_scored *s = &items[*count];
@@ -57,13 +61,14 @@ static bw_status find_points(bw_result *r, const bw_point_id *ids, size_t n, bw_
     return BW_OK;
 }
 
-bw_status bw_retrieve(bw_ctx *ctx, bw_engine *engine, const bw_read *read, const bw_point_id *ids,
-                      size_t n, bw_result **out)
+bw_status bw_retrieve(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                      const bw_point_id *ids, size_t n, bw_result **out)
 {
     bw_result *r;
     size_t count = 0;
     if (n > RETRIEVE_MAX)
-        return bw_fail(ctx, BW_EINVALID, "At most %d points can be retrieved", (int)RETRIEVE_MAX);
+        return bw_fail(ctx, BW_EINVALID, "At most %d points can be retrieved",
+                       (int)RETRIEVE_MAX);
     bw_status st = bw_result_open(ctx, engine, read, 1, &r);
     if (st != BW_OK)
         return st;
@@ -81,9 +86,11 @@ bw_status bw_retrieve(bw_ctx *ctx, bw_engine *engine, const bw_read *read, const
 
 /* ---- scroll ---- */
 
-static bw_status scroll_ids(bw_result *r, const bw_scroll *scroll, bw_scope *scope, size_t k, bw_list *list)
+static bw_status scroll_ids(bw_result *r, const bw_scroll *scroll, bw_scope *scope,
+                            size_t k, bw_list *list)
 {
-    bw_status st = bw_walk_ids(&r->plan, scope, scroll->has_offset ? &scroll->offset : NULL, k + 1, list);
+    bw_status st = bw_walk_ids(
+        &r->plan, scope, scroll->has_offset ? &scroll->offset : NULL, k + 1, list);
     if (st == BW_OK && list->n > k) {
         r->has_next = true;
         r->next = list->items[k].id;
@@ -92,16 +99,18 @@ static bw_status scroll_ids(bw_result *r, const bw_scroll *scroll, bw_scope *sco
     return st;
 }
 
-bw_status bw_scroll_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read, const bw_scroll *scroll,
-                        bw_result **out)
+bw_status bw_scroll_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                        const bw_scroll *scroll, bw_result **out)
 {
     bw_result *r;
     bw_scope scope;
     bw_list list = {NULL, 0, false};
     size_t k;
     if (scroll->has_order_by && scroll->has_offset)
-        return bw_fail(ctx, BW_EINVALID, "Cannot use an `offset` when using `order_by`. The "
-                                         "alternative is `order_by.start_from` and a filter on the ids seen");
+        return bw_fail(
+            ctx, BW_EINVALID,
+            "Cannot use an `offset` when using `order_by`. The "
+            "alternative is `order_by.start_from` and a filter on the ids seen");
     bw_status st = bw_result_open(ctx, engine, read, 1, &r);
     if (st != BW_OK)
         return st;
@@ -112,7 +121,9 @@ bw_status bw_scroll_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read, con
     if (st == BW_OK && scroll->has_order_by) {
         bw_query q = {.kind = BW_QUERY_ORDER_BY, .order_by = scroll->order_by};
         /* One point may fill several entries, so the rows do not bound them. */
-        bw_leaf leaf = {&q, &scope, scroll->limit < BW_PLAN_HITS_MAX ? scroll->limit : BW_PLAN_HITS_MAX, false};
+        bw_leaf leaf = {
+            &q, &scope,
+            scroll->limit < BW_PLAN_HITS_MAX ? scroll->limit : BW_PLAN_HITS_MAX, false};
         st = bw_leaf_order(&r->plan, &leaf, &list);
     } else if (st == BW_OK) {
         st = scroll_ids(r, scroll, &scope, k, &list);
@@ -143,8 +154,8 @@ static bw_status count_rows(bw_plan *p, bw_scope *scope, uint64_t *out)
     return BW_OK;
 }
 
-bw_status bw_count(bw_ctx *ctx, bw_engine *engine, const bw_read *read, const bw_filter *filter,
-                   uint64_t *out)
+bw_status bw_count(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                   const bw_filter *filter, uint64_t *out)
 {
     bw_result *r, *done = NULL;
     bw_scope scope;
@@ -163,10 +174,11 @@ bw_status bw_count(bw_ctx *ctx, bw_engine *engine, const bw_read *read, const bw
     return st;
 }
 
-bw_status bw_index_points(bw_ctx *ctx, bw_engine *engine, const bw_read *read, bw_str field,
-                          uint64_t *out)
+bw_status bw_index_points(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                          bw_str field, uint64_t *out)
 {
-    /* "Except nothing" is any value that is not null; an index answers it from its sets. */
+    /* "Except nothing" is any value that is not null; an index answers it from its
+     * sets. */
     bw_condition any = {.kind = BW_COND_MATCH_EXCEPT, .key = field};
     bw_filter filter = {.must = &any, .nmust = 1};
     return bw_count(ctx, engine, read, &filter, out);

@@ -1,9 +1,9 @@
 /* Recommend: search by examples (formulas as Qdrant's engine has them, checked):
  *
- *   average_vector  nearest to avg(pos) + (avg(pos) − avg(neg)); examples count as given
- *   best_score      best likeness to a positive > best to a negative: sigma(it), else
- *                   −sigma(best to a negative); sigma(x) = (x/(1+|x|) + 1)/2
- *   sum_scores      Σ likeness to positives − Σ likeness to negatives
+ *   average_vector  nearest to avg(pos) + (avg(pos) − avg(neg)); examples count as
+ * given best_score      best likeness to a positive > best to a negative: sigma(it),
+ * else −sigma(best to a negative); sigma(x) = (x/(1+|x|) + 1)/2 sum_scores      Σ
+ * likeness to positives − Σ likeness to negatives
  *
  * The likeness under Euclid is the negated *square*. The last two are likenesses at the
  * surface too, whatever the metric: more is better. Example ids never come back. */
@@ -63,7 +63,8 @@ static int cmp_entry(const void *a, const void *b)
     return (x->order > y->order) - (x->order < y->order);
 }
 
-static void put_entries(const bw_vector *v, size_t n, float factor, entry *e, uint32_t *count)
+static void put_entries(const bw_vector *v, size_t n, float factor, entry *e,
+                        uint32_t *count)
 {
     for (size_t i = 0; i < n; i++) {
         for (uint32_t j = 0; j < v[i].n; j++, (*count)++)
@@ -104,7 +105,8 @@ static bw_status sparse_target(bw_plan *p, const examples *x, bw_vector *out)
     return BW_OK;
 }
 
-static bw_status by_average(bw_plan *p, const bw_leaf *leaf, const examples *x, bw_list *out)
+static bw_status by_average(bw_plan *p, const bw_leaf *leaf, const examples *x,
+                            bw_list *out)
 {
     bw_vector v;
     if (x->npositive == 0)
@@ -122,7 +124,8 @@ static float squash(float x)
     return 0.5f * (x / (1.0f + fabsf(x)) + 1.0f);
 }
 
-static float best_of(const examples *x, const bw_vector *v, size_t n, const bw_vector *row)
+static float best_of(const examples *x, const bw_vector *v, size_t n,
+                     const bw_vector *row)
 {
     float best = -INFINITY;
     for (size_t i = 0; i < n; i++) {
@@ -132,7 +135,8 @@ static float best_of(const examples *x, const bw_vector *v, size_t n, const bw_v
     return best;
 }
 
-static float sum_of(const examples *x, const bw_vector *v, size_t n, const bw_vector *row)
+static float sum_of(const examples *x, const bw_vector *v, size_t n,
+                    const bw_vector *row)
 {
     float sum = 0;
     for (size_t i = 0; i < n; i++)
@@ -147,7 +151,8 @@ static bool score_row(void *arg, uint32_t part, uint32_t row, float *key)
     if (!bw_row_vector(x->p, x->vec, part, row, &v))
         return false;
     if (x->sum) {
-        *key = sum_of(x, x->positive, x->npositive, &v) - sum_of(x, x->negative, x->nnegative, &v);
+        *key = sum_of(x, x->positive, x->npositive, &v) -
+               sum_of(x, x->negative, x->nnegative, &v);
     } else {
         float pos = best_of(x, x->positive, x->npositive, &v);
         float neg = best_of(x, x->negative, x->nnegative, &v);
@@ -158,8 +163,8 @@ static bool score_row(void *arg, uint32_t part, uint32_t row, float *key)
 
 /* ---- examples ---- */
 
-static bw_status read_examples(bw_plan *p, const bw_query *q, examples *x, const bw_target *t, size_t n,
-                               bw_vector **out)
+static bw_status read_examples(bw_plan *p, const bw_query *q, examples *x,
+                               const bw_target *t, size_t n, bw_vector **out)
 {
     bw_vector *v = bw_arena_alloc(p->ctx, n * sizeof *v);
     if (!v)
@@ -180,7 +185,8 @@ static bw_status exclude_examples(bw_plan *p, const bw_query *q, bw_scope *scope
     if (q->lookup_collection.ptr)
         return BW_OK;
     size_t n = 0;
-    bw_point_id *ids = bw_arena_alloc(p->ctx, ((size_t)q->npositive + q->nnegative) * sizeof *ids);
+    bw_point_id *ids =
+        bw_arena_alloc(p->ctx, ((size_t)q->npositive + q->nnegative) * sizeof *ids);
     if (!ids)
         return BW_ENOMEM;
     for (uint32_t i = 0; i < q->npositive; i++) {
@@ -201,7 +207,8 @@ bw_status bw_leaf_recommend(bw_plan *p, const bw_leaf *leaf, bw_list *out)
     const bw_query *q = leaf->query;
     examples x = {.p = p, .sum = q->strategy == BW_RECOMMEND_SUM_SCORES};
     if (q->npositive > BW_PLAN_EXAMPLES_MAX || q->nnegative > BW_PLAN_EXAMPLES_MAX)
-        return bw_fail(p->ctx, BW_EINVALID, "A recommendation takes at most %d examples",
+        return bw_fail(p->ctx, BW_EINVALID,
+                       "A recommendation takes at most %d examples",
                        (int)BW_PLAN_EXAMPLES_MAX);
     if (q->npositive + q->nnegative == 0)
         return bw_fail(p->ctx, BW_EINVALID, "A recommendation needs an example");
@@ -220,5 +227,6 @@ bw_status bw_leaf_recommend(bw_plan *p, const bw_leaf *leaf, bw_list *out)
         return st;
     if (q->strategy == BW_RECOMMEND_AVERAGE_VECTOR)
         return by_average(p, leaf, &x, out);
-    return bw_scan_scored(p, leaf, x.sum ? "sum_scores" : "best_score", NULL, score_row, &x, out);
+    return bw_scan_scored(p, leaf, x.sum ? "sum_scores" : "best_score", NULL, score_row,
+                          &x, out);
 }

@@ -1,14 +1,14 @@
 /* Results: lists of (partition, row) become hits that borrow from the snapshots. */
 #include "result.h"
 
-bw_status bw_result_open(bw_ctx *ctx, bw_engine *engine, const bw_read *read, size_t nqueries,
-                         bw_result **out)
+bw_status bw_result_open(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                         size_t nqueries, bw_result **out)
 {
     bw_result *r = bw_calloc(1, sizeof *r);
     if (!r)
         return bw_fail_nomem(ctx);
-    bw_status st = bw_view_open(ctx, engine, read->tenant, read->name, read->permit, read->now_ns,
-                                &r->view);
+    bw_status st = bw_view_open(ctx, engine, read->tenant, read->name, read->permit,
+                                read->now_ns, &r->view);
     if (st != BW_OK) {
         bw_free(r);
         return st;
@@ -60,7 +60,8 @@ static uint32_t fill_vectors(const bw_result *r, const bw_scored *s, bw_vector *
     return n;
 }
 
-bw_status bw_result_fill(bw_result *r, const bw_scored *items, size_t n, bool scores, bw_hits *out)
+bw_status bw_result_fill(bw_result *r, const bw_scored *items, size_t n, bool scores,
+                         bw_hits *out)
 {
     bw_ctx *ctx = r->plan.ctx;
     bw_hit *hits = bw_arena_calloc(ctx, n, sizeof *hits);
@@ -73,13 +74,21 @@ bw_status bw_result_fill(bw_result *r, const bw_scored *items, size_t n, bool sc
     for (size_t i = 0; i < n; i++) {
         const bw_scored *s = &items[i];
         bw_row row;
-        bw_require(s->part < r->view.nparts); /* a permitted partition's row, or nothing */
+        bw_require(s->part <
+                   r->view.nparts); /* a permitted partition's row, or nothing */
         bw_snapshot_row(r->view.parts[s->part], s->row, &row);
         bw_hit *h = &hits[i];
-        *h = (bw_hit){.id = row.id, .class_id = r->view.classes[s->part], .version = row.version,
-                      .score = s->score, .has_score = scores, .has_order_value = s->has_order,
-                      .order_value = s->order, .payload = row.payload, .text = row.text,
-                      .facts = row.facts, .vectors = vectors + i * each};
+        *h = (bw_hit){.id = row.id,
+                      .class_id = r->view.classes[s->part],
+                      .version = row.version,
+                      .score = s->score,
+                      .has_score = scores,
+                      .has_order_value = s->has_order,
+                      .order_value = s->order,
+                      .payload = row.payload,
+                      .text = row.text,
+                      .facts = row.facts,
+                      .vectors = vectors + i * each};
         h->nvectors = fill_vectors(r, s, vectors + i * each);
     }
     *out = (bw_hits){hits, n};

@@ -21,11 +21,12 @@ struct bw_result {
 };
 
 /* Opens the view and the plan; on failure nothing is left open. */
-BW_MUST_USE bw_status bw_result_open(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
-                                     size_t nqueries, bw_result **out);
+BW_MUST_USE bw_status bw_result_open(bw_ctx *ctx, bw_engine *engine,
+                                     const bw_read *read, size_t nqueries,
+                                     bw_result **out);
 /* Ends the search: explain text, lookup views. On failure frees the result and passes
  * the status on. */
 BW_MUST_USE bw_status bw_result_close(bw_result *r, bw_status status, bw_result **out);
-BW_MUST_USE bw_status bw_result_fill(bw_result *r, const bw_scored *items, size_t n, bool scores,
-                                     bw_hits *out);
+BW_MUST_USE bw_status bw_result_fill(bw_result *r, const bw_scored *items, size_t n,
+                                     bool scores, bw_hits *out);
 #endif

@@ -1,11 +1,11 @@
-/* Scopes: the rows of one partition that a leaf of a query may look at = visible, met by
- * every filter from the root down, among the prefetched ones if there are any, not an
- * example, and not hidden by a copy. */
+/* Scopes: the rows of one partition that a leaf of a query may look at = visible, met
+ * by every filter from the root down, among the prefetched ones if there are any, not
+ * an example, and not hidden by a copy. */
 #include "explain.h"
 #include "plan.h"
 
-bw_status bw_scope_init(bw_plan *p, bw_scope *s, const bw_filter *const *filters, size_t nfilters,
-                        const bw_list *within)
+bw_status bw_scope_init(bw_plan *p, bw_scope *s, const bw_filter *const *filters,
+                        size_t nfilters, const bw_list *within)
 {
     *s = (bw_scope){.within = within};
     for (size_t i = 0; i < nfilters; i++)
@@ -46,7 +46,8 @@ static bw_status keep_within(bw_plan *p, const bw_list *l, size_t part, bw_bitma
     return BW_OK;
 }
 
-bw_status bw_scope_cut(bw_plan *p, bw_scope *s, size_t part, bool shadowed, bw_bitmap *rows)
+bw_status bw_scope_cut(bw_plan *p, bw_scope *s, size_t part, bool shadowed,
+                       bw_bitmap *rows)
 {
     const bw_snapshot *snap = p->view->parts[part];
     const bw_bitmap *visible;
@@ -67,13 +68,14 @@ bw_status bw_scope_cut(bw_plan *p, bw_scope *s, size_t part, bool shadowed, bw_b
     if (st == BW_OK && shadowed)
         st = bw_plan_drop_copies(p, part, rows);
     if (s->trace)
-        bw_explain_filter(s->trace, part, s->filtered ? (trace.indexed ? "index" : "scan") : "none",
+        bw_explain_filter(s->trace, part,
+                          s->filtered ? (trace.indexed ? "index" : "scan") : "none",
                           trace.rows_read);
     return st;
 }
 
-bw_status bw_scope_rows(bw_plan *p, bw_scope *s, size_t part, bool shadowed, const bw_bitmap **out,
-                        bool *any)
+bw_status bw_scope_rows(bw_plan *p, bw_scope *s, size_t part, bool shadowed,
+                        const bw_bitmap **out, bool *any)
 {
     const bw_snapshot *snap = p->view->parts[part];
     const bw_bitmap *visible;

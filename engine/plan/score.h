@@ -1,8 +1,8 @@
 /* The turn from ranking keys to the surface's scores, here and nowhere else.
  *
- * Below this line a key grows with likeness for every metric (kernels.h); at the surface
- * Euclid and Manhattan are plain distances, where less is better. Sparse, fused,
- * text and recommend scores are likenesses already. */
+ * Below this line a key grows with likeness for every metric (kernels.h); at the
+ * surface Euclid and Manhattan are plain distances, where less is better. Sparse,
+ * fused, text and recommend scores are likenesses already. */
 #ifndef BW_SCORE_H
 #define BW_SCORE_H
 #include <bailiwick/types.h>

@@ -11,10 +11,12 @@ typedef struct scan {
     bw_topk heap;
 } scan;
 
-static bw_status score_rows(scan *s, uint32_t part, const bw_bitmap *rows, bw_search_trace *trace)
+static bw_status score_rows(scan *s, uint32_t part, const bw_bitmap *rows,
+                            bw_search_trace *trace)
 {
     const bw_snapshot *snap = s->p->view->parts[part];
-    for (size_t r = bw_bitmap_next(rows, 0); r < rows->nbits; r = bw_bitmap_next(rows, r + 1)) {
+    for (size_t r = bw_bitmap_next(rows, 0); r < rows->nbits;
+         r = bw_bitmap_next(rows, r + 1)) {
         bw_candidate c = {.part = part, .row = (uint32_t)r};
         if (s->score(s->arg, part, c.row, &c.key) && bw_topk_wants(&s->heap, c.key)) {
             c.id = *bw_snapshot_id(snap, c.row);
@@ -37,7 +39,8 @@ static bw_status scan_part(scan *s, uint32_t part, bool shadowed)
     bw_status st;
     if (s->rows) {
         bw_bitmap *own = bw_arena_alloc(p->ctx, sizeof *own);
-        st = own ? bw_bitmap_arena(p->ctx, bw_snapshot_nrows(p->view->parts[part]), own) : BW_ENOMEM;
+        st = own ? bw_bitmap_arena(p->ctx, bw_snapshot_nrows(p->view->parts[part]), own)
+                 : BW_ENOMEM;
         if (st == BW_OK)
             st = s->rows(s->arg, part, own);
         any = st == BW_OK && bw_bitmap_next(own, 0) < own->nbits;
@@ -72,8 +75,8 @@ static bw_status scan_all(scan *s, bw_candidate *items, bool shadowed, bw_list *
     return bw_list_of_topk(s->p, &s->heap, false, out);
 }
 
-bw_status bw_scan_scored(bw_plan *p, const bw_leaf *leaf, const char *kind, bw_rows_fn rows,
-                         bw_score_fn score, void *arg, bw_list *out)
+bw_status bw_scan_scored(bw_plan *p, const bw_leaf *leaf, const char *kind,
+                         bw_rows_fn rows, bw_score_fn score, void *arg, bw_list *out)
 {
     scan s = {p, leaf, rows, score, arg, {NULL, 0, 0}};
     bool copies = false;

@@ -1,11 +1,12 @@
 /* Filter -> bitmap of one snapshot's rows (select.h).
  *
- * First the filter's tree is narrowed over bitmaps: each condition gives the exact set of
- * its rows, a superset, or nothing (payload indexes, has_id, has_vector). Conjunctions
- * intersect, disjunctions unite, a negation needs an exact set. What an exact set has
- * settled on the conjunctive spine is not asked again; the payloads of the rows that
- * are left are read for the rest. So an index changes which payloads are read, never
- * the answer. Left out: what conditions mean (filter.c), edits (payload_edit.c). */
+ * First the filter's tree is narrowed over bitmaps: each condition gives the exact set
+ * of its rows, a superset, or nothing (payload indexes, has_id, has_vector).
+ * Conjunctions intersect, disjunctions unite, a negation needs an exact set. What an
+ * exact set has settled on the conjunctive spine is not asked again; the payloads of
+ * the rows that are left are read for the rest. So an index changes which payloads are
+ * read, never the answer. Left out: what conditions mean (filter.c), edits
+ * (payload_edit.c). */
 #include "../partition/payload_index.h"
 #include "select_private.h"
 
@@ -18,9 +19,11 @@ typedef struct narrow {
     bool indexes; /* the collection has payload indexes */
 } narrow;
 
-static bw_status narrow_clause(narrow *w, bw_clause *c, bw_bitmap *cand, bool spine, bool *exact);
+static bw_status narrow_clause(narrow *w, bw_clause *c, bw_bitmap *cand, bool spine,
+                               bool *exact);
 
-static bw_status ids_bitmap(narrow *w, const bw_cnode *n, bw_bitmap *out, bw_lookup_kind *kind)
+static bw_status ids_bitmap(narrow *w, const bw_cnode *n, bw_bitmap *out,
+                            bw_lookup_kind *kind)
 {
     if (n->nids > w->nrows)
         return BW_OK; /* testing each row is cheaper */
@@ -33,14 +36,17 @@ static bw_status ids_bitmap(narrow *w, const bw_cnode *n, bw_bitmap *out, bw_loo
     return BW_OK;
 }
 
-static bw_status vector_bitmap(narrow *w, const bw_cnode *n, bw_bitmap *out, bw_lookup_kind *kind)
+static bw_status vector_bitmap(narrow *w, const bw_cnode *n, bw_bitmap *out,
+                               bw_lookup_kind *kind)
 {
     *kind = BW_LOOKUP_EXACT;
-    return n->vec == UINT32_MAX ? BW_OK : bw_snapshot_has_vector(w->ctx, w->s, n->vec, out);
+    return n->vec == UINT32_MAX ? BW_OK
+                                : bw_snapshot_has_vector(w->ctx, w->s, n->vec, out);
 }
 
 /* out: zeroed, nrows bits. Untouched when *kind becomes NONE. */
-static bw_status node_bitmap(narrow *w, bw_cnode *n, bw_bitmap *out, bw_lookup_kind *kind)
+static bw_status node_bitmap(narrow *w, bw_cnode *n, bw_bitmap *out,
+                             bw_lookup_kind *kind)
 {
     *kind = BW_LOOKUP_NONE;
     switch (n->cond->kind) {
@@ -64,7 +70,8 @@ static bw_status node_bitmap(narrow *w, bw_cnode *n, bw_bitmap *out, bw_lookup_k
     return ix ? bw_payload_index_lookup(w->ctx, ix, n->cond, out, kind) : BW_OK;
 }
 
-static bw_status narrow_must(narrow *w, bw_cnode *n, bw_bitmap *cand, bool spine, bool *exact)
+static bw_status narrow_must(narrow *w, bw_cnode *n, bw_bitmap *cand, bool spine,
+                             bool *exact)
 {
     bw_lookup_kind kind;
     bw_bitmap bits;
@@ -90,7 +97,8 @@ static bw_status narrow_must(narrow *w, bw_cnode *n, bw_bitmap *cand, bool spine
     return st;
 }
 
-static bw_status narrow_must_not(narrow *w, bw_cnode *n, bw_bitmap *cand, bool spine, bool *exact)
+static bw_status narrow_must_not(narrow *w, bw_cnode *n, bw_bitmap *cand, bool spine,
+                                 bool *exact)
 {
     bw_lookup_kind kind;
     bw_bitmap bits;
@@ -136,7 +144,8 @@ static bw_status narrow_should(narrow *w, bw_clause *c, bw_bitmap *cand, bool *e
 
 /* Takes from cand rows that cannot meet the clause; *exact: all that are left meet it.
  * spine: every row asked later will have passed this clause's sets. */
-static bw_status narrow_clause(narrow *w, bw_clause *c, bw_bitmap *cand, bool spine, bool *exact)
+static bw_status narrow_clause(narrow *w, bw_clause *c, bw_bitmap *cand, bool spine,
+                               bool *exact)
 {
     bw_status st = BW_OK;
     *exact = !c->has_min_should;
@@ -149,9 +158,11 @@ static bw_status narrow_clause(narrow *w, bw_clause *c, bw_bitmap *cand, bool sp
     return st;
 }
 
-static bw_status read_rows(bw_matcher *m, const bw_snapshot *s, bw_bitmap *cand, uint64_t *read)
+static bw_status read_rows(bw_matcher *m, const bw_snapshot *s, bw_bitmap *cand,
+                           uint64_t *read)
 {
-    for (size_t i = bw_bitmap_next(cand, 0); i < cand->nbits; i = bw_bitmap_next(cand, i + 1)) {
+    for (size_t i = bw_bitmap_next(cand, 0); i < cand->nbits;
+         i = bw_bitmap_next(cand, i + 1)) {
         bw_row row;
         bw_snapshot_row(s, (uint32_t)i, &row);
         bw_subject subject = {&row.id, row.payload, s, (uint32_t)i, NULL, 0};
@@ -168,8 +179,9 @@ static bw_status read_rows(bw_matcher *m, const bw_snapshot *s, bw_bitmap *cand,
     return BW_OK;
 }
 
-bw_status bw_select_narrow(bw_matcher *m, const bw_snapshot *s, const bw_collection_info *info,
-                           const bw_bitmap *within, bw_bitmap *out, bool *exact)
+bw_status bw_select_narrow(bw_matcher *m, const bw_snapshot *s,
+                           const bw_collection_info *info, const bw_bitmap *within,
+                           bw_bitmap *out, bool *exact)
 {
     narrow w = {m->ctx, s, bw_snapshot_nrows(s), info && info->nindexes > 0};
     assert(within->nbits == w.nrows && out->nbits == w.nrows);
@@ -183,8 +195,9 @@ bw_status bw_select_narrow(bw_matcher *m, const bw_snapshot *s, const bw_collect
     return st;
 }
 
-bw_status bw_select_rows(bw_matcher *m, const bw_snapshot *s, const bw_collection_info *info,
-                         const bw_bitmap *within, bw_bitmap *out, bw_select_trace *trace)
+bw_status bw_select_rows(bw_matcher *m, const bw_snapshot *s,
+                         const bw_collection_info *info, const bw_bitmap *within,
+                         bw_bitmap *out, bw_select_trace *trace)
 {
     *trace = (bw_select_trace){true, 0};
     m->ask_all = false;
@@ -194,9 +207,9 @@ bw_status bw_select_rows(bw_matcher *m, const bw_snapshot *s, const bw_collectio
     return read_rows(m, s, out, &trace->rows_read);
 }
 
-bw_status bw_filter_select(bw_ctx *ctx, const bw_snapshot *s, const bw_collection_info *info,
-                           const bw_filter *filter, const bw_bitmap *within, bw_bitmap *out,
-                           bool *indexed)
+bw_status bw_filter_select(bw_ctx *ctx, const bw_snapshot *s,
+                           const bw_collection_info *info, const bw_filter *filter,
+                           const bw_bitmap *within, bw_bitmap *out, bool *indexed)
 {
     bw_matcher m;
     bw_select_trace trace = {false, 0};
@@ -210,7 +223,8 @@ bw_status bw_filter_select(bw_ctx *ctx, const bw_snapshot *s, const bw_collectio
 }
 
 bw_status bw_filter_matches(bw_ctx *ctx, const bw_filter *filter, const bw_point_id *id,
-                            bw_str payload, const bw_vector *vectors, size_t nvectors, bool *out)
+                            bw_str payload, const bw_vector *vectors, size_t nvectors,
+                            bool *out)
 {
     bw_matcher m;
     bw_subject subject = {id, payload, NULL, 0, vectors, nvectors};

@@ -1,6 +1,7 @@
 /* BM25 over the permitted partitions (Robertson & Zaragoza 2009, k1 1.2, b 0.75):
  *
- *   score = Σ ln(1 + (N − df + 0.5)/(df + 0.5)) · tf·(k1 + 1)/(tf + k1·(1 − b + b·len/avg))
+ *   score = Σ ln(1 + (N − df + 0.5)/(df + 0.5)) · tf·(k1 + 1)/(tf + k1·(1 − b +
+ * b·len/avg))
  *
  * N, df and the mean length are sums over the permitted partitions' visible rows, taken
  * first; so the score of a text depends on nothing that the caller may not read, and
@@ -49,7 +50,8 @@ static bw_status match_part(bw_plan *p, text_query *t, size_t part, uint64_t *df
     size_t n = 0;
     bw_status st = bw_plan_visible(p, part, &visible);
     if (st == BW_OK)
-        st = bw_snapshot_text(p->ctx, p->view->parts[part], t->terms, t->nterms, visible, &stats, &m, &n);
+        st = bw_snapshot_text(p->ctx, p->view->parts[part], t->terms, t->nterms,
+                              visible, &stats, &m, &n);
     if (st != BW_OK)
         return st;
     if (!sorted_rows(m, n)) {
@@ -101,7 +103,8 @@ static bool score_text(void *arg, uint32_t part, uint32_t row, float *key)
     const bw_text_match *m = bsearch(&probe, pm->items, pm->n, sizeof probe, cmp_match);
     if (!m)
         return false;
-    double mean = t->stats.ndocs > 0 ? (double)t->stats.ntokens / (double)t->stats.ndocs : 0;
+    double mean =
+        t->stats.ndocs > 0 ? (double)t->stats.ntokens / (double)t->stats.ndocs : 0;
     double norm = 1.0 - BM25_B + (mean > 0 ? BM25_B * (double)m->length / mean : 0);
     double sum = 0;
     for (size_t j = 0; j < t->nterms; j++) {
@@ -123,5 +126,7 @@ bw_status bw_leaf_text(bw_plan *p, const bw_leaf *leaf, bw_list *out)
     if (t.nterms == 0)
         return BW_OK;
     st = match_all(p, &t);
-    return st == BW_OK ? bw_scan_scored(p, leaf, "text", matched_rows, score_text, &t, out) : st;
+    return st == BW_OK
+               ? bw_scan_scored(p, leaf, "text", matched_rows, score_text, &t, out)
+               : st;
 }
