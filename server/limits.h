@@ -13,8 +13,6 @@ enum {
     /* ---- names ---- */
     BW_LIMIT_COLLECTION_NAME = 255, /* bytes; Qdrant's */
     BW_LIMIT_VECTOR_NAME = 255,     /* bytes */
-    BW_LIMIT_PATH_BYTES = 1024,     /* a payload path such as metadata.a[].b */
-    BW_LIMIT_PATH_STEPS = 64,       /* no deeper than a payload can be */
 
     /* ---- collections ---- */
     BW_LIMIT_VECTORS = 64,           /* vector names of a collection */
@@ -40,8 +38,7 @@ enum {
     BW_LIMIT_PREFETCH_DEPTH = 8,
     BW_LIMIT_SEARCHES = 1000,      /* of query/batch; one view of the data serves all */
     BW_LIMIT_GROUP_SIZE = 1000,
-    BW_LIMIT_LOOKUPS = 16,         /* other collections that one call may name */
-    BW_LIMIT_TIMEOUT_S = 3600      /* query parameter `timeout` */
+    BW_LIMIT_LOOKUPS = 16          /* other collections that one call may name */
 };
 
 #endif

@@ -11,6 +11,7 @@
  * Left out: whatever the contract lists under LATER is refused by name with a 400. */
 #ifndef BW_QDRANT_H
 #define BW_QDRANT_H
+#include "../engine/partition/payload.h"
 #include "http.h"
 #include "limits.h"
 
@@ -70,19 +71,7 @@ BW_MUST_USE bw_status bw_qdrant__point_id(bw_qdrant_parse *p, const bw_json *nod
 BW_MUST_USE bw_status bw_qdrant__ids(bw_qdrant_parse *p, const bw_json *list, const char *what,
                                      const bw_point_id **out, uint32_t *n);
 
-/* ---- qdrant_path.c: payload paths ---- */
-typedef enum bw_qdrant_step_kind { BW_STEP_KEY, BW_STEP_INDEX, BW_STEP_ALL } bw_qdrant_step_kind;
-typedef struct bw_qdrant_step {
-    bw_qdrant_step_kind kind;
-    bw_str key;
-    uint32_t index;
-} bw_qdrant_step;
-typedef struct bw_qdrant_path {
-    const bw_qdrant_step *steps;
-    uint32_t n;
-} bw_qdrant_path;
-/* False when the text is no path. ctx's arena. *nomem is set when that ran out. */
-bool bw_qdrant__path(bw_ctx *ctx, bw_str text, bw_qdrant_path *out, bool *nomem);
+/* ---- payload paths (engine/partition/payload.h has their grammar) ---- */
 /* The string at `node` as a path that was checked; a 400 that names the node else. */
 BW_MUST_USE bw_status bw_qdrant__path_field(bw_qdrant_parse *p, const bw_json *node,
                                             const char *what, bw_str *out);
@@ -107,7 +96,7 @@ const bw_vector_spec *bw_qdrant__spec(const bw_collection_info *info, bw_str nam
 /* ---- qdrant_payload.c: what of a payload is shown ---- */
 typedef struct bw_qdrant_show {
     bool payload, vector;
-    const bw_qdrant_path *include, *exclude; /* NULL: all of it */
+    const bw_path *include, *exclude; /* NULL: all of it */
     uint32_t ninclude, nexclude;
     const bw_str *names; /* vectors by name; NULL: all of them */
     uint32_t nnames;

@@ -207,3 +207,20 @@ bw_status bw_qdrant__ids(bw_qdrant_parse *p, const bw_json *list, const char *wh
     *out = ids;
     return BW_OK;
 }
+
+/* ---- payload paths ---- */
+
+bw_status bw_qdrant__path_field(bw_qdrant_parse *p, const bw_json *node, const char *what,
+                                bw_str *out)
+{
+    bw_step steps[BW_PATH_STEPS_MAX];
+    uint32_t n;
+    if (!node)
+        return bw_qdrant__format(p, NULL, "missing field `%s`", what);
+    if (node->kind != BW_JSON_STRING)
+        return bw_qdrant__format(p, node, "expected a payload path as a string");
+    if (!bw_path_read(node->str, steps, &n))
+        return bw_qdrant__format(p, node, "not a payload path (a.b, a[].b, a[0], \"a.b\".c)");
+    *out = node->str;
+    return BW_OK;
+}

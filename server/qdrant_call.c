@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* ---- query parameters ---- */
+/* ---- query parameters (`timeout` is the gate's) ---- */
 
 static bw_status bad_query(bw_qdrant_call *c, const char *name, const char *what)
 {
@@ -40,21 +40,6 @@ static bool digits(bw_str s, uint32_t max, uint32_t *out)
     return n >= 1 && n <= max;
 }
 
-static bw_status query_timeout(bw_qdrant_call *c)
-{
-    const bw_param *v = bw_request_param(c->r, "timeout");
-    uint32_t seconds;
-    if (!v)
-        return BW_OK;
-    if (!digits(v->value, BW_LIMIT_TIMEOUT_S, &seconds))
-        return bad_query(c, "timeout", "expected whole seconds, from 1 to 3600");
-    uint64_t until = bw_clock_mono_ns() + seconds * 1000000000ull;
-    uint64_t now = bw_ctx_deadline(c->p.ctx);
-    if (now == 0 || until < now)
-        bw_ctx_set_deadline(c->p.ctx, until);
-    return BW_OK;
-}
-
 /* On one node these are checked and have no further effect. */
 static bw_status query_words(bw_qdrant_call *c)
 {
@@ -76,8 +61,6 @@ bw_status bw_qdrant__begin(bw_qdrant_call *c, bw_request *r, bw_response *respon
     bw_status s = query_bool(c, "wait", &c->wait);
     if (s == BW_OK)
         s = query_bool(c, "explain", &c->explain);
-    if (s == BW_OK)
-        s = query_timeout(c);
     if (s == BW_OK)
         s = query_words(c);
     return s == BW_OK && has_body ? bw_qdrant__body(&c->p, r->body, &c->body) : s;

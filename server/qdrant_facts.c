@@ -120,16 +120,15 @@ static bw_status refuse(bw_qdrant_parse *p, const bw_json *node, bw_str key)
 
 bw_status bw_qdrant__no_fact_path(bw_qdrant_parse *p, const bw_json *node, bw_str path)
 {
-    bw_qdrant_path parsed;
-    bool nomem;
+    bw_step s[BW_PATH_STEPS_MAX];
+    uint32_t n;
     if (path.len == 0)
         return BW_OK;
-    if (!bw_qdrant__path(p->ctx, path, &parsed, &nomem))
-        return nomem ? bw_fail_nomem(p->ctx) : bw_qdrant__format(p, node, "not a payload path");
-    const bw_qdrant_step *s = parsed.steps;
+    if (!bw_path_read(path, s, &n))
+        return bw_qdrant__format(p, node, "not a payload path");
     if (refused(s[0].key))
         return refuse(p, node, s[0].key);
-    if (parsed.n > 1 && bw_str_is(s[0].key, "metadata") && s[1].kind == BW_STEP_KEY &&
+    if (n > 1 && bw_str_is(s[0].key, "metadata") && s[1].kind == BW_STEP_KEY &&
         reserved(s[1].key))
         return refuse(p, node, s[1].key);
     return BW_OK;
@@ -137,17 +136,17 @@ bw_status bw_qdrant__no_fact_path(bw_qdrant_parse *p, const bw_json *node, bw_st
 
 bw_status bw_qdrant__no_facts(bw_qdrant_parse *p, const bw_json *payload, bw_str key)
 {
-    bw_qdrant_path at = {NULL, 0};
-    bool nomem = false;
-    if (key.len && !bw_qdrant__path(p->ctx, key, &at, &nomem))
-        return nomem ? bw_fail_nomem(p->ctx) : bw_qdrant__format(p, payload, "not a payload path");
-    bool in_metadata = at.n == 1 && bw_str_is(at.steps[0].key, "metadata");
+    bw_step at[BW_PATH_STEPS_MAX];
+    uint32_t n = 0;
+    if (key.len && !bw_path_read(key, at, &n))
+        return bw_qdrant__format(p, payload, "not a payload path");
+    bool in_metadata = n == 1 && bw_str_is(at[0].key, "metadata");
     for (const bw_json *m = payload->child; m; m = m->next) {
-        if (at.n == 0 && refused(m->key))
+        if (n == 0 && refused(m->key))
             return refuse(p, m, m->key);
         if (in_metadata && reserved(m->key))
             return refuse(p, m, m->key);
-        if (at.n != 0 || !bw_str_is(m->key, "metadata") || m->kind != BW_JSON_OBJECT)
+        if (n != 0 || !bw_str_is(m->key, "metadata") || m->kind != BW_JSON_OBJECT)
             continue;
         for (const bw_json *e = m->child; e; e = e->next)
             if (reserved(e->key))

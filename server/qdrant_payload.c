@@ -11,23 +11,21 @@
 
 /* ---- the wire form ---- */
 
-static bw_status paths(bw_qdrant_parse *p, const bw_json *list, const bw_qdrant_path **out,
+static bw_status paths(bw_qdrant_parse *p, const bw_json *list, const bw_path **out,
                        uint32_t *n)
 {
     const bw_json *e;
     bw_status s = bw_qdrant__list(p, list, "payload paths", BW_LIMIT_KEYS, &e, n);
     if (s != BW_OK)
         return s;
-    bw_qdrant_path *kept = bw_arena_calloc(p->ctx, *n, sizeof *kept);
+    bw_path *kept = bw_arena_calloc(p->ctx, *n, sizeof *kept);
     if (!kept)
         return bw_fail_nomem(p->ctx);
     for (uint32_t i = 0; e; e = e->next, i++) {
         bw_str text;
-        bool nomem;
-        if ((s = bw_qdrant__path_field(p, e, "path", &text)) != BW_OK)
+        if ((s = bw_qdrant__path_field(p, e, "path", &text)) != BW_OK ||
+            (s = bw_path_parse(p->ctx, text, &kept[i])) != BW_OK)
             return s;
-        if (!bw_qdrant__path(p->ctx, text, &kept[i], &nomem))
-            return bw_fail_nomem(p->ctx);
     }
     *out = kept;
     return BW_OK;
@@ -108,11 +106,11 @@ typedef struct walk {
     bw_ctx *ctx;
     const bw_qdrant_show *show;
     bw_status status; /* the first failure */
-    bw_qdrant_step at[BW_LIMIT_JSON_DEPTH + 2];
+    bw_step at[BW_LIMIT_JSON_DEPTH + 2];
     uint32_t depth;
 } walk;
 
-static bool step_fits(const bw_qdrant_step *pattern, const bw_qdrant_step *at)
+static bool step_fits(const bw_step *pattern, const bw_step *at)
 {
     if (at->kind == BW_STEP_KEY)
         return pattern->kind == BW_STEP_KEY && bw_str_eq(pattern->key, at->key);
@@ -121,7 +119,7 @@ static bool step_fits(const bw_qdrant_step *pattern, const bw_qdrant_step *at)
 }
 
 /* How much of the shorter of the two fits. */
-static bool common(const walk *w, const bw_qdrant_path *pattern)
+static bool common(const walk *w, const bw_path *pattern)
 {
     uint32_t n = pattern->n < w->depth ? pattern->n : w->depth;
     for (uint32_t i = 0; i < n; i++)
@@ -148,7 +146,7 @@ static bool stays(const walk *w)
 static bool goes_below(const walk *w)
 {
     const bw_qdrant_show *s = w->show;
-    const bw_qdrant_path *list = s->include ? s->include : s->exclude;
+    const bw_path *list = s->include ? s->include : s->exclude;
     uint32_t n = s->include ? s->ninclude : s->nexclude;
     for (uint32_t i = 0; i < n; i++)
         if (list[i].n > w->depth && common(w, &list[i]))
@@ -173,7 +171,7 @@ static void put_shown(walk *w, bw_buf *b, const bw_json *v)
     bool first = true;
     uint32_t i = 0;
     for (const bw_json *m = first_child; m; m = m->next, i++) {
-        bw_qdrant_step *step = &w->at[w->depth++];
+        bw_step *step = &w->at[w->depth++];
         step->kind = object ? BW_STEP_KEY : BW_STEP_INDEX;
         step->key = m->key;
         step->index = i;

@@ -1,4 +1,4 @@
-/* Payload selectors over stored bytes, and payload paths. */
+/* Payload selectors over stored bytes. */
 #include "qdrant_fixture.h"
 
 static const char *shown(fixture *f, const char *payload, const char *with)
@@ -46,42 +46,10 @@ static void test_payload__selectors(void **state)
         assert_string_equal(shown(f, cases[i].payload, cases[i].with), cases[i].shown);
 }
 
-static void test_path__grammar(void **state)
-{
-    fixture *f = *state;
-    static const struct {
-        const char *text;
-        uint32_t n; /* 0: no path */
-    } cases[] = {
-        {"a", 1}, {"a.b.c", 3}, {"a[].b", 3}, {"a[0]", 2}, {"a[0][1].x", 4}, {"\"a.b\".c", 2},
-        {"tb_9", 1}, {"with space", 1}, {"\xC3\xBC", 1}, {"a-b", 1},
-        {"", 0}, {".", 0}, {"a.", 0}, {".a", 0}, {"a..b", 0}, {"a[", 0}, {"a[x]", 0}, {"a[-1]", 0},
-        {"[0]", 0}, {"a]", 0}, {"\"a", 0}, {"\"\"", 0}, {"a[99999999999]", 0}, {"a\"b", 0},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        bw_qdrant_path path = {NULL, 0};
-        bool nomem;
-        bool ok = bw_qdrant__path(f->ctx, bw_str_c(cases[i].text), &path, &nomem);
-        if (ok != (cases[i].n > 0) || path.n != cases[i].n)
-            fail_msg("`%s`: %d, %u steps", cases[i].text, ok, path.n);
-    }
-    char text[BW_LIMIT_PATH_BYTES + 2];
-    memset(text, 'a', sizeof text);
-    bw_qdrant_path path;
-    bool nomem;
-    assert_true(bw_qdrant__path(f->ctx, (bw_str){text, BW_LIMIT_PATH_BYTES}, &path, &nomem));
-    assert_false(bw_qdrant__path(f->ctx, (bw_str){text, BW_LIMIT_PATH_BYTES + 1}, &path, &nomem));
-    for (size_t i = 1; i < sizeof text; i += 2)
-        text[i] = '.';
-    assert_true(bw_qdrant__path(f->ctx, (bw_str){text, 2 * BW_LIMIT_PATH_STEPS - 1}, &path, &nomem));
-    assert_false(bw_qdrant__path(f->ctx, (bw_str){text, 2 * BW_LIMIT_PATH_STEPS + 1}, &path, &nomem));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_payload__selectors),
-        cmocka_unit_test(test_path__grammar),
     };
     return cmocka_run_group_tests(tests, fixture_new, fixture_free);
 }
