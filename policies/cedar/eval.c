@@ -198,7 +198,7 @@ static const char *op_binary(bw_cedar__run *run, bw_cedar__ins ins, bw_cedar_val
                              const bw_cedar_value *b)
 {
     const char *why;
-    bool yes;
+    bool yes = false;
     switch (ins) {
     case BW_CEDAR__I_EQ:
     case BW_CEDAR__I_NE:

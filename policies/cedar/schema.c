@@ -323,7 +323,7 @@ static bw_status resolve(resolver *r, bw_str ns, const bw_cedar__ref *ref, uint3
         t->kind = BW_CEDAR__SET;
         return resolve(r, ns, ref->element, depth + 1, &t->element);
     }
-    bw_cedar__ref unique;
+    bw_cedar__ref unique = {0};
     TRY(unique_attrs(r, ref, &unique));
     t->kind = BW_CEDAR__RECORD;
     return resolve_record(r, ns, &unique, depth, t);
