@@ -1,0 +1,449 @@
+/* POST /v1/ingest: a document in, its chunks as points in one transaction.
+ *
+ *   body -> collection (made if asked) -> class and decision Store -> decision Embed ->
+ *   what the collection holds of this source -> unchanged? done : child process loads ->
+ *   chunks -> vectors -> one bw_write: upserts, and deletes of what is left over
+ *
+ * Decisions come before the document is looked at. Idempotent by content: the digest in
+ * the payload says that nothing has to be done. What the caller cannot see of the
+ * source counts as absent, like everywhere; what it sees in another class and may not
+ * remove makes the call a 451.
+ *
+ * Left out: fetching (we fetch no URL), attachments, documents longer than a body. */
+#include "v1_ingest.h"
+#include "../engine/base/map.h"
+#include "../ingest/points.h"
+#include <sodium.h>
+
+enum { SOURCE_BYTES_MAX = 1024, NAME_BYTES_MAX = 1024, OLD_POINTS_MAX = 1 << 20, PAGE = 4096 };
+
+const bw_route bw_routes_ingest[] = {
+    {"POST", "/v1/ingest", bw_v1_ingest, BW_ROUTE_KEY, BW_ACTION_STORE, BW_FAMILY_V1, true},
+    {"POST", "/v1/query", bw_v1_query, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1, false},
+    {NULL, NULL, NULL, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1, false},
+};
+
+typedef struct ingest {
+    bw_request *r;
+    bw_ctx *ctx;
+    const bw_encoder *encoder;
+    bw_media media;
+    bw_str bytes; /* of the document */
+    bw_str subject;
+    const bw_json *labels;
+    bool create;
+    bw_chunk_options chunk;
+    bw_source source;
+    bw_collection_info info;
+    bw_access access;
+    bw_point_id *old; /* of this source, visible; ascending by id */
+    size_t nold, cap_old;
+    size_t old_same;    /* of them: same digest and class */
+    uint64_t old_chunks; /* "chunks" that those name */
+} ingest;
+
+/* ---- the body ---- */
+
+bw_status bw_v1_text(bw_ctx *ctx, const bw_json *body, const char *name, size_t lo, size_t hi, bw_str *out)
+{
+    const bw_json *v = bw_json_get_value(body, name);
+    const char *at = v ? bw_json_pointer(ctx, v) : bw_arena_printf(ctx, "/%s", name);
+    if (!v || v->kind != BW_JSON_STRING || v->str.len < lo || v->str.len > hi)
+        return bw_fail_at(ctx, BW_EINVALID, at ? at : "", "%s: wants a string of %zu to %zu bytes", name, lo, hi);
+    *out = v->str;
+    return BW_OK;
+}
+
+bw_status bw_v1_number(bw_ctx *ctx, const bw_json *o, const char *name, uint32_t lo, uint32_t hi, uint32_t *out)
+{
+    const bw_json *v = bw_json_get_value(o, name);
+    uint64_t n;
+    if (!v)
+        return BW_OK;
+    if (!bw_json_u64(v, &n) || n < lo || n > hi)
+        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v), "%s: wants an integer of %u to %u", name, lo, hi);
+    *out = (uint32_t)n;
+    return BW_OK;
+}
+
+bw_status bw_v1_flag(bw_ctx *ctx, const bw_json *o, const char *name, bool *out)
+{
+    const bw_json *v = bw_json_get_value(o, name);
+    if (v && !bw_json_is_bool(v))
+        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v), "%s: wants true or false", name);
+    *out = v ? v->kind == BW_JSON_TRUE : *out;
+    return BW_OK;
+}
+
+static bw_status decode_base64(bw_ctx *ctx, bw_str text, bw_str *out)
+{
+    size_t cap = text.len / 4 * 3 + 3, n = 0;
+    unsigned char *bin = bw_arena_alloc(ctx, cap);
+    const char *end = NULL;
+    if (!bin)
+        return bw_fail_nomem(ctx);
+    if (sodium_base642bin(bin, cap, text.ptr, text.len, NULL, &n, &end, sodium_base64_VARIANT_ORIGINAL) != 0 ||
+        end != text.ptr + text.len)
+        return bw_fail_at(ctx, BW_EINVALID, "/content_base64", "content_base64: not base64 (RFC 4648, with padding)");
+    *out = (bw_str){(const char *)bin, n};
+    return BW_OK;
+}
+
+/* text or content_base64: exactly one. */
+static bw_status read_content(ingest *x, const bw_json *body)
+{
+    bw_str text = {NULL, 0}, base64 = {NULL, 0};
+    bw_status s = bw_v1_string(x->ctx, body, "text", &text);
+    if (!s)
+        s = bw_v1_string(x->ctx, body, "content_base64", &base64);
+    if (!s && !text.ptr == !base64.ptr)
+        s = bw_fail_at(x->ctx, BW_EINVALID, "", "wants either text or content_base64");
+    if (s)
+        return s;
+    x->bytes = text;
+    return base64.ptr ? decode_base64(x->ctx, base64, &x->bytes) : BW_OK;
+}
+
+/* media_type, else the ending of name or source, else plain text when `text` was sent. */
+static bw_status read_media(ingest *x, const bw_json *body)
+{
+    bw_str type = {NULL, 0}, name = {NULL, 0};
+    bw_status s = bw_v1_string(x->ctx, body, "media_type", &type);
+    if (!s)
+        s = bw_v1_string(x->ctx, body, "name", &name);
+    if (!s && name.len > NAME_BYTES_MAX)
+        s = bw_fail_at(x->ctx, BW_EINVALID, "/name", "name: longer than %d bytes", NAME_BYTES_MAX);
+    if (s)
+        return s;
+    x->media = type.len ? bw_media_from_type(type) : bw_media_from_name(name.len ? name : x->source.source);
+    if (x->media == BW_MEDIA_UNKNOWN && !type.len && bw_json_get_value(body, "text"))
+        x->media = BW_MEDIA_TEXT;
+    if (x->media == BW_MEDIA_UNKNOWN)
+        return bw_fail_at(x->ctx, BW_EINVALID, type.len ? "/media_type" : "/name",
+                          "the kind of this document is not known: text, Markdown, HTML and PDF are read");
+    return BW_OK;
+}
+
+static bw_status read_facts(ingest *x, const bw_json *body)
+{
+    bw_str expires = {NULL, 0};
+    bw_point_facts *f = &x->source.facts;
+    bw_status s = bw_v1_string(x->ctx, body, "expires_at", &expires);
+    if (!s && expires.ptr && !bw_time_parse(expires, &f->expires_at_ns))
+        s = bw_fail_at(x->ctx, BW_EINVALID, "/expires_at", "expires_at: wants a date-time (RFC 3339)");
+    if (!s && expires.ptr && f->expires_at_ns == 0)
+        f->expires_at_ns = 1; /* 0 would mean never */
+    if (!s)
+        s = bw_v1_string(x->ctx, body, "subject", &x->subject);
+    if (!s && x->subject.ptr && (x->subject.len == 0 || x->subject.len > 1024))
+        s = bw_fail_at(x->ctx, BW_EINVALID, "/subject", "subject: wants 1 to 1024 bytes");
+    f->source = x->source.source;
+    return s;
+}
+
+static bw_status read_chunk_sizes(ingest *x, const bw_json *body)
+{
+    static const char *const allowed[] = {"target", "max", "overlap", NULL};
+    const bw_json *v = bw_json_get_value(body, "chunk");
+    bw_chunk_options *o = &x->chunk;
+    if (!v)
+        return BW_OK;
+    if (v->kind != BW_JSON_OBJECT)
+        return bw_fail_at(x->ctx, BW_EINVALID, "/chunk", "chunk: wants an object");
+    bw_status s = bw_v1_members(x->ctx, v, allowed);
+    if (!s)
+        s = bw_v1_number(x->ctx, v, "target", 64, 16384, &o->bytes_target);
+    if (!s)
+        s = bw_v1_number(x->ctx, v, "max", 64, 32768, &o->bytes_max);
+    if (!s)
+        s = bw_v1_number(x->ctx, v, "overlap", 1, 4096, &o->bytes_overlap);
+    return s;
+}
+
+static bw_status read_body(ingest *x)
+{
+    static const char *const allowed[] = {"collection", "source", "media_type", "name", "content_base64", "text",
+                                          "labels", "expires_at", "subject", "create", "chunk", NULL};
+    const bw_json *body;
+    const char *why;
+    bw_status s = bw_v1_body(x->r, allowed, &body);
+    if (!s)
+        s = bw_v1_text(x->ctx, body, "collection", 1, BW_LIMIT_COLLECTION_NAME, &x->source.collection);
+    if (!s && !bw_qdrant__name_valid(x->source.collection, &why))
+        s = bw_fail_at(x->ctx, BW_EINVALID, "/collection", "collection: the name %s", why);
+    if (!s)
+        s = bw_v1_text(x->ctx, body, "source", 1, SOURCE_BYTES_MAX, &x->source.source);
+    if (!s)
+        s = read_content(x, body);
+    if (!s)
+        s = read_media(x, body);
+    if (!s)
+        s = read_facts(x, body);
+    if (!s)
+        s = read_chunk_sizes(x, body);
+    if (!s)
+        s = bw_v1_flag(x->ctx, body, "create", &x->create);
+    if (s)
+        return s;
+    x->labels = bw_json_get_value(body, "labels");
+    if (x->labels && x->labels->kind != BW_JSON_OBJECT)
+        return bw_fail_at(x->ctx, BW_EINVALID, "/labels", "labels: wants an object");
+    return BW_OK;
+}
+
+/* ---- the collection ---- */
+
+bw_status bw_v1_encoder(bw_request *r, const bw_collection_info *info, const bw_encoder **out)
+{
+    const bw_encoder *e = bw_server_encoder(r->server);
+    if (!e)
+        return bw_fail(r->ctx, BW_ECONFLICT, "this cell has no encoder (model.folder in its configuration)");
+    const bw_vector_spec *v = bw_qdrant__spec(info, BW_STR(""));
+    if (!v || v->sparse || v->dim != bw_encoder_dim(e))
+        return bw_fail(r->ctx, BW_ECONFLICT, "the collection has no unnamed vector of %u values, which the cell's "
+                       "encoder makes", bw_encoder_dim(e));
+    bw_str model = bw_encoder_model(e);
+    bw_qdrant_parse p = {.ctx = r->ctx, .info = info};
+    bw_status s = bw_qdrant__model(&p, model, &model);
+    *out = e;
+    return s;
+}
+
+/* The encoder's size, cosine, the unnamed vector, bound to the model; an index on the
+ * source, which every later call asks for. */
+static bw_status create_collection(ingest *x)
+{
+    bw_request *r = x->r;
+    const bw_encoder *e = bw_server_encoder(r->server);
+    if (!e)
+        return bw_fail(x->ctx, BW_ECONFLICT, "this cell has no encoder (model.folder in its configuration)");
+    bw_status s = bw_gate__object(r, BW_ACTION_MANAGE_COLLECTION, "Collection", x->source.collection);
+    if (s)
+        return s;
+    bw_str model = bw_encoder_model(e);
+    const char *text = bw_arena_printf(x->ctx, "{\"vectors\":{\"size\":%u,\"distance\":\"Cosine\"},\"metadata\":"
+                                       "{\"_model\":\"%.*s\"}}", bw_encoder_dim(e), (int)model.len, model.ptr);
+    bw_qdrant_parse p = {.ctx = x->ctx};
+    bw_qdrant_schema schema;
+    const bw_json *body;
+    s = text ? bw_qdrant__body(&p, bw_str_c(text), &body) : bw_fail_nomem(x->ctx);
+    if (!s)
+        s = bw_qdrant__create(&p, body, &schema);
+    if (s)
+        return s;
+    bw_collection_info info = {.tenant = x->source.tenant, .name = x->source.collection, .vectors = schema.vectors,
+                               .nvectors = schema.nvectors, .settings = schema.settings};
+    bw_index_spec index = {.field = BW_STR("metadata.source"), .type = BW_STR("keyword")};
+    bw_engine *engine = bw_server_engine(r->server);
+    s = bw_collection_create(x->ctx, engine, &info);
+    if (s == BW_EEXISTS)
+        return BW_OK; /* another request was faster */
+    return s ? s : bw_collection_index_put(x->ctx, engine, info.tenant, info.name, &index);
+}
+
+static bw_status find_collection(ingest *x)
+{
+    bw_permit permit;
+    bw_status s = bw_gate_permit(x->r, x->source.collection, BW_ACTION_QUERY, &x->info, &permit);
+    if (s != BW_ENOTFOUND || !x->create)
+        return s;
+    s = create_collection(x);
+    return s ? s : bw_gate_permit(x->r, x->source.collection, BW_ACTION_QUERY, &x->info, &permit);
+}
+
+/* Embed moves the text to the encoder's place: this cell. No purpose is claimed yet, so
+ * none is put before the policies. */
+static bw_status decide_embed(ingest *x)
+{
+    bw_question q;
+    bw_decision d;
+    bw_str labels;
+    bw_request *r = x->r;
+    if (r->caller->open)
+        return BW_OK;
+    bw_status s = bw_gate_label_text(r, &x->source.class_id, &labels);
+    if (s)
+        return s;
+    bw_gate__question(r, BW_ACTION_EMBED, &q);
+    q.purpose = BW_STR("");
+    s = bw_decide_class(x->ctx, bw_server_authority(r->server), &q, &x->source.class_id, labels, &d);
+    if (s || d.allow)
+        return s;
+    return bw_gate_denied(r, &x->source.class_id, BW_ACTION_EMBED);
+}
+
+/* ---- what is there of the source ---- */
+
+static bool same_content(const ingest *x, const bw_hit *hit, const bw_json *metadata)
+{
+    const bw_json *digest = bw_json_get(metadata, "digest");
+    return bw_class_id_cmp(&hit->class_id, &x->source.class_id) == 0 && digest &&
+           digest->kind == BW_JSON_STRING && bw_str_eq(digest->str, x->source.digest);
+}
+
+static bw_status note_old(ingest *x, const bw_hit *hit)
+{
+    bw_json *payload;
+    if (x->nold == x->cap_old) {
+        size_t cap = x->cap_old ? 2 * x->cap_old : 256;
+        bw_point_id *p = cap <= OLD_POINTS_MAX
+                             ? bw_arena_grow(x->ctx, x->old, x->nold * sizeof *p, cap * sizeof *p)
+                             : NULL;
+        if (!p)
+            return bw_fail_nomem(x->ctx);
+        x->old = p;
+        x->cap_old = cap;
+    }
+    x->old[x->nold++] = hit->id;
+    bw_status s = bw_json_parse(x->ctx, hit->payload, BW_QDRANT_JSON, &payload);
+    if (s)
+        return s == BW_EINVALID ? bw_fail(x->ctx, BW_ECORRUPT, "a stored payload is no JSON") : s;
+    const bw_json *metadata = bw_json_get(payload, "metadata");
+    if (same_content(x, hit, metadata)) {
+        x->old_same++;
+        (void)bw_json_u64(bw_json_get(metadata, "chunks"), &x->old_chunks);
+    }
+    return BW_OK;
+}
+
+static bw_status find_old(ingest *x)
+{
+    bw_value value = {.kind = BW_VALUE_STRING, .str = x->source.source};
+    bw_condition is_source = {.kind = BW_COND_MATCH_VALUE, .key = BW_STR("metadata.source"), .values = &value,
+                              .nvalues = 1};
+    bw_filter filter = {.must = &is_source, .nmust = 1};
+    bw_scroll page = {.filter = &filter, .limit = PAGE, .show_all_copies = true};
+    bw_read read = {.tenant = x->source.tenant, .name = x->info.name, .permit = &x->access.read};
+    bool more = true;
+    bw_status s = BW_OK;
+    while (more && !s) {
+        bw_result *result = NULL;
+        size_t n = 0;
+        s = bw_scroll_run(x->ctx, bw_server_engine(x->r->server), &read, &page, &result);
+        const bw_hit *hits = s ? NULL : bw_result_hits(result, 0, &n);
+        for (size_t i = 0; i < n && !s; i++)
+            s = note_old(x, &hits[i]);
+        more = !s && bw_result_next(result, &page.offset);
+        page.has_offset = true;
+        bw_result_free(result);
+    }
+    return s;
+}
+
+/* ---- the write ---- */
+
+static bw_action denied_action(const ingest *x, const bw_class_id *id)
+{
+    if (!bw_permit_has(&x->access.store, id))
+        return BW_ACTION_STORE;
+    return bw_permit_has(&x->access.remove, id) ? BW_ACTION_RELABEL : BW_ACTION_DELETE;
+}
+
+static bw_status write_points(ingest *x, const bw_point *points, size_t n, size_t *ndeleted)
+{
+    bw_map *fresh = bw_map_new();
+    bw_point_id *gone = bw_arena_calloc(x->ctx, x->nold + 1, sizeof *gone);
+    bw_status s = fresh && gone ? BW_OK : bw_fail_nomem(x->ctx);
+    bool unused;
+    for (size_t i = 0; i < n && !s; i++)
+        if (!bw_map_put(fresh, &points[i].id, sizeof points[i].id, &unused))
+            s = bw_fail_nomem(x->ctx);
+    *ndeleted = 0;
+    for (size_t i = 0; i < x->nold && !s; i++)
+        if (!bw_map_get(fresh, &x->old[i], sizeof x->old[i]))
+            gone[(*ndeleted)++] = x->old[i];
+    bw_map_free(fresh);
+    bw_op ops[2] = {{.kind = BW_OP_DELETE, .ids = gone, .nids = (uint32_t)*ndeleted},
+                    {.kind = BW_OP_UPSERT, .points = points, .npoints = (uint32_t)n}};
+    size_t first = *ndeleted ? 0 : 1, nops = 2 - first - (n ? 0 : 1);
+    if (s || nops == 0)
+        return s;
+    bw_write_result result = {0};
+    s = bw_write(x->ctx, bw_server_engine(x->r->server), x->source.tenant, x->info.name, &x->access, ops + first,
+                 nops, &result);
+    if (s == BW_EDENIED)
+        return bw_gate_denied(x->r, &result.denied_class, denied_action(x, &result.denied_class));
+    for (size_t i = 0; i < n && !s; i++)
+        bw_audit_add_id(x->r->audit, &points[i].id, &points[i].class_id);
+    return s;
+}
+
+static bw_status answer(ingest *x, bw_response *out, const bw_document *d, size_t n, size_t deleted, bool unchanged)
+{
+    char hex[BW_CLASS_TEXT + 1];
+    bw_buf *b = &out->body;
+    bw_class_id_hex(&x->source.class_id, hex);
+    bw_buf_puts(b, "{\"source\":");
+    bw_json_put_str(b, x->source.source);
+    bw_buf_printf(b, ",\"unchanged\":%s,\"chunks\":%zu,\"deleted\":%zu,\"class\":\"%s\",\"digest\":\"%.*s\"",
+                  unchanged ? "true" : "false", n, deleted, hex, (int)x->source.digest.len, x->source.digest.ptr);
+    if (d) {
+        bw_buf_puts(b, ",\"title\":");
+        if (d->title.len)
+            bw_json_put_str(b, d->title);
+        else
+            bw_buf_puts(b, "null");
+        bw_buf_printf(b, ",\"removed_characters\":%u,\"warning\":", d->removed);
+        if (d->warning.len)
+            bw_json_put_str(b, d->warning);
+        else
+            bw_buf_puts(b, n ? "null" : "\"the document holds no text\"");
+    }
+    bw_buf_putc(b, '}');
+    return bw_v1_done(x->r, out);
+}
+
+/* A document that cannot be read is a 422: the request was well formed. */
+static bw_status load_and_write(ingest *x, bw_response *out)
+{
+    bw_document d;
+    const bw_chunk *chunks = NULL;
+    const bw_point *points = NULL;
+    size_t n = 0, deleted = 0;
+    bw_status s = bw_document_load(x->ctx, x->media, x->bytes, &d);
+    if (!s)
+        s = bw_document_chunk(x->ctx, &d, &x->chunk, &chunks, &n);
+    if (!s && n > BW_LIMIT_POINTS)
+        s = bw_fail(x->ctx, BW_EINVALID, "the document gives more than %d chunks", BW_LIMIT_POINTS);
+    if (s) {
+        out->status = s == BW_EINVALID ? 422 : 0;
+        return s;
+    }
+    s = bw_points_build(x->ctx, x->encoder, &x->source, &d, chunks, n, &points);
+    if (!s)
+        s = write_points(x, points, n, &deleted);
+    return s ? s : answer(x, out, &d, n, deleted, false);
+}
+
+bw_status bw_v1_ingest(bw_request *r, bw_response *out)
+{
+    ingest x = {.r = r, .ctx = r->ctx, .source = {.tenant = r->caller->principal.tenant}};
+    bw_status s = read_body(&x);
+    if (!s)
+        s = find_collection(&x);
+    if (s == BW_EDENIED)
+        out->status = 403; /* the caller may not make collections */
+    if (s)
+        return s;
+    x.source.collection = x.info.name; /* it may have come by an alias */
+    s = bw_v1_encoder(r, &x.info, &x.encoder);
+    if (!s && (s = bw_gate_class(r, &x.info, x.labels, &x.source.class_id)) == BW_EINVALID)
+        out->status = 422;
+    if (!s)
+        s = decide_embed(&x);
+    if (!s)
+        s = bw_gate_access(r, x.source.collection, &x.info, &x.access);
+    if (!s && x.subject.ptr)
+        s = bw_gate_subject(r, x.subject, &x.source.facts.subject);
+    if (s)
+        return s;
+    x.source.facts.model = bw_encoder_model(x.encoder);
+    s = bw_source_digest(x.ctx, x.bytes, x.media, x.encoder, &x.chunk, &x.source, &x.source.digest);
+    if (!s)
+        s = find_old(&x);
+    if (s)
+        return s;
+    if (x.nold && x.old_same == x.nold && x.old_chunks == x.nold)
+        return answer(&x, out, NULL, x.nold, 0, true);
+    return load_and_write(&x, out);
+}

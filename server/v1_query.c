@@ -1,0 +1,195 @@
+/* POST /v1/query: a question as text; dense, BM25 or both, over the classes that the
+ * policies let this caller read for this purpose.
+ *
+ * The text is embedded by the cell's own encoder and goes nowhere else. It belongs to no
+ * class; what it may be compared with is decided by the permitted set alone.
+ * hybrid: reciprocal rank fusion with k = 60 and ranks from 1 (Cormack et al. 2009) over
+ * the first max(100, limit) of each; the engine's ranks count from 0, so its k is 61.
+ * Answer: {"hits": [{"id", "score", "text", "title", "source", "page", "headings",
+ * "labels", "class", "version"}], "explain"?}. Every class's copy of an id is shown. */
+#include "v1_ingest.h"
+
+enum { QUERY_BYTES_MAX = 65536, QUERY_LIMIT_MAX = 1000, CANDIDATES_MIN = 100, RRF_K = 61 };
+
+typedef enum query_mode { MODE_DENSE, MODE_BM25, MODE_HYBRID } query_mode;
+
+typedef struct ask {
+    bw_request *r;
+    bw_ctx *ctx;
+    bw_str text, collection;
+    query_mode mode;
+    uint32_t limit;
+    bool explain;
+    bw_collection_info info;
+    bw_permit permit;
+    const bw_filter *filter;
+    float *vector;
+    uint32_t dim;
+    bw_class_id last_class; /* the label text that was asked for last */
+    bw_str last_labels;
+} ask;
+
+static bw_status read_mode(ask *x, const bw_json *body)
+{
+    bw_str mode = BW_STR("hybrid");
+    bw_status s = bw_v1_string(x->ctx, body, "mode", &mode);
+    if (s)
+        return s;
+    if (bw_str_is(mode, "dense"))
+        x->mode = MODE_DENSE;
+    else if (bw_str_is(mode, "bm25"))
+        x->mode = MODE_BM25;
+    else if (bw_str_is(mode, "hybrid"))
+        x->mode = MODE_HYBRID;
+    else
+        return bw_fail_at(x->ctx, BW_EINVALID, "/mode", "mode: wants dense, bm25 or hybrid");
+    return BW_OK;
+}
+
+static bw_status read_body(ask *x, const bw_json **filter)
+{
+    static const char *const allowed[] = {"query", "collection", "limit", "mode", "filter", "explain", NULL};
+    const bw_json *body;
+    bw_status s = bw_v1_body(x->r, allowed, &body);
+    if (!s)
+        s = bw_v1_text(x->ctx, body, "query", 1, QUERY_BYTES_MAX, &x->text);
+    if (!s)
+        s = bw_v1_text(x->ctx, body, "collection", 1, BW_LIMIT_COLLECTION_NAME, &x->collection);
+    if (!s)
+        s = bw_v1_number(x->ctx, body, "limit", 1, QUERY_LIMIT_MAX, &x->limit);
+    if (!s)
+        s = read_mode(x, body);
+    if (!s)
+        s = bw_v1_flag(x->ctx, body, "explain", &x->explain);
+    *filter = s ? NULL : bw_json_get_value(body, "filter");
+    return s;
+}
+
+static bw_status embed(ask *x)
+{
+    const bw_encoder *e;
+    bw_status s = bw_v1_encoder(x->r, &x->info, &e);
+    if (s)
+        return s;
+    x->dim = bw_encoder_dim(e);
+    x->vector = bw_arena_calloc(x->ctx, x->dim, sizeof *x->vector);
+    return x->vector ? bw_encoder_encode(x->ctx, e, &x->text, 1, x->vector) : bw_fail_nomem(x->ctx);
+}
+
+static bw_status run(ask *x, bw_result **out)
+{
+    uint32_t candidates = x->limit > CANDIDATES_MIN ? x->limit : CANDIDATES_MIN;
+    bw_query dense = {.kind = BW_QUERY_NEAREST, .using_name = BW_STR(""), .filter = x->filter, .limit = candidates,
+                      .target = {.vector = {.name = BW_STR(""), .values = x->vector, .n = x->dim}}};
+    bw_query words = {.kind = BW_QUERY_TEXT, .using_name = BW_STR(""), .text = x->text, .filter = x->filter,
+                      .limit = candidates};
+    bw_query both[2] = {dense, words};
+    bw_query root = x->mode == MODE_DENSE ? dense : words;
+    if (x->mode == MODE_HYBRID)
+        root = (bw_query){.kind = BW_QUERY_FUSION_RRF, .using_name = BW_STR(""), .rrf_k = RRF_K, .prefetch = both,
+                          .nprefetch = 2};
+    root.limit = x->limit;
+    root.show_all_copies = true;
+    bw_read read = {.tenant = x->info.tenant, .name = x->info.name, .permit = &x->permit, .now_ns = x->r->now_ns,
+                    .explain = x->explain};
+    return bw_query_run(x->ctx, bw_server_engine(x->r->server), &read, &root, 1, out);
+}
+
+static void put_value(bw_buf *b, const char *key, const bw_json *v)
+{
+    bw_json_put_key(b, key);
+    if (v)
+        bw_buf_str(b, v->raw);
+    else
+        bw_buf_puts(b, "null");
+}
+
+static bw_status put_labels(ask *x, bw_buf *b, const bw_class_id *id)
+{
+    char hex[BW_CLASS_TEXT + 1];
+    bw_status s = BW_OK;
+    if (!x->last_labels.ptr || bw_class_id_cmp(id, &x->last_class) != 0)
+        s = bw_gate_label_text(x->r, id, &x->last_labels);
+    if (s)
+        return s;
+    x->last_class = *id;
+    bw_class_id_hex(id, hex);
+    bw_json_put_key(b, "labels");
+    bw_buf_str(b, x->last_labels);
+    bw_buf_printf(b, ",\"class\":\"%s\"", hex);
+    return BW_OK;
+}
+
+static bw_status put_hit(ask *x, bw_buf *b, const bw_hit *hit)
+{
+    bw_json *payload = NULL;
+    bw_arena_mark mark = bw_arena_mark_get(x->ctx);
+    bw_status s = hit->payload.len ? bw_json_parse(x->ctx, hit->payload, BW_QDRANT_JSON, &payload) : BW_OK;
+    if (s)
+        return s == BW_EINVALID ? bw_fail(x->ctx, BW_ECORRUPT, "a stored payload is no JSON") : s;
+    const bw_json *m = bw_json_get(payload, "metadata"), *text = bw_json_get(payload, "page_content");
+    bw_json_sep(b);
+    bw_buf_puts(b, "{\"id\":");
+    bw_json_put_point_id(b, &hit->id);
+    bw_json_put_key(b, "score");
+    bw_json_put_f32(b, hit->score);
+    bw_json_put_key(b, "text");
+    if (hit->text.ptr)
+        bw_json_put_str(b, hit->text);
+    else if (text && text->kind == BW_JSON_STRING)
+        bw_buf_str(b, text->raw);
+    else
+        bw_buf_puts(b, "null");
+    static const char *const shown[] = {"title", "source", "page", "headings", "byte_begin", "byte_end"};
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
+        put_value(b, shown[i], bw_json_get(m, shown[i]));
+    bw_arena_release(x->ctx, mark);
+    s = put_labels(x, b, &hit->class_id);
+    bw_json_put_key(b, "version");
+    bw_json_put_u64(b, hit->version);
+    bw_buf_putc(b, '}');
+    bw_audit_add_id(x->r->audit, &hit->id, &hit->class_id);
+    return s;
+}
+
+static bw_status answer(ask *x, const bw_result *result, bw_response *out)
+{
+    size_t n;
+    bw_status s = BW_OK;
+    const bw_hit *hits = bw_result_hits(result, 0, &n);
+    bw_buf_puts(&out->body, "{\"hits\":[");
+    for (size_t i = 0; i < n && !s; i++)
+        s = put_hit(x, &out->body, &hits[i]);
+    bw_buf_putc(&out->body, ']');
+    const char *plan = x->explain ? bw_result_explain(result) : "";
+    if (*plan) {
+        bw_json_put_key(&out->body, "explain");
+        bw_buf_puts(&out->body, plan);
+    }
+    bw_buf_putc(&out->body, '}');
+    return s ? s : bw_v1_done(x->r, out);
+}
+
+bw_status bw_v1_query(bw_request *r, bw_response *out)
+{
+    ask x = {.r = r, .ctx = r->ctx, .limit = 10};
+    const bw_json *filter;
+    bw_result *result = NULL;
+    bw_status s = read_body(&x, &filter);
+    if (!s)
+        s = bw_gate_permit(r, x.collection, BW_ACTION_QUERY, &x.info, &x.permit);
+    if (s)
+        return s;
+    bw_qdrant_parse p = {.ctx = r->ctx, .info = &x.info};
+    s = bw_qdrant__filter(&p, filter, &x.filter);
+    if (s == BW_EINVALID)
+        out->status = p.status;
+    if (!s && x.mode != MODE_BM25)
+        s = embed(&x);
+    if (!s)
+        s = run(&x, &result);
+    if (!s)
+        s = answer(&x, result, out);
+    bw_result_free(result);
+    return s;
+}
