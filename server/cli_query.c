@@ -1,0 +1,150 @@
+/* bailiwick query "text": asks a running cell over /v1/query and prints the hits, or the
+ * cell's answer as it came (--json). Exit code: 0 answered (also without hits), 1 failed,
+ * 2 wrong use. */
+#include "cli.h"
+#include "cli_words.h"
+#include "client.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char usage[] =
+    "Usage: bailiwick query TEXT --collection C [--purpose P] [--mode dense|bm25|hybrid]\n"
+    "                 [--limit N] [--filter JSON] [--explain] [--json]\n"
+    "                 [--url URL] [--key-file FILE] [--ca FILE]\n";
+
+typedef struct ask {
+    bw_client_options connect;
+    const char *text, *collection, *mode, *filter;
+    unsigned long limit;
+    bool explain, json;
+} ask;
+
+static int take_options(ask *a, int argc, char **argv)
+{
+    for (int i = 1; i < argc;) {
+        int n = bw_client_option(&a->connect, argc, argv, i);
+        const char *value = i + 1 < argc ? argv[i + 1] : NULL, **at = NULL;
+        char *end = NULL;
+        if (n < 0)
+            return 2;
+        if (strcmp(argv[i], "--collection") == 0)
+            at = &a->collection;
+        else if (strcmp(argv[i], "--mode") == 0)
+            at = &a->mode;
+        else if (strcmp(argv[i], "--filter") == 0)
+            at = &a->filter;
+        if (n == 0 && at && value) {
+            *at = value;
+            n = 2;
+        } else if (n == 0 && strcmp(argv[i], "--limit") == 0 && value) {
+            a->limit = strtoul(value, &end, 10);
+            n = *value && !*end && a->limit ? 2 : 0;
+        } else if (n == 0 && (strcmp(argv[i], "--explain") == 0 || strcmp(argv[i], "--json") == 0)) {
+            *(argv[i][2] == 'e' ? &a->explain : &a->json) = true;
+            n = 1;
+        } else if (n == 0 && strncmp(argv[i], "--", 2) != 0 && !a->text) {
+            a->text = argv[i];
+            n = 1;
+        }
+        if (n == 0)
+            return bw_cli_usage(usage);
+        i += n;
+    }
+    return a->text && a->collection ? 0 : bw_cli_usage(usage);
+}
+
+static void request_body(const ask *a, bw_buf *b)
+{
+    bw_buf_puts(b, "{\"query\":");
+    bw_json_put_str(b, bw_str_c(a->text));
+    bw_json_put_key(b, "collection");
+    bw_json_put_str(b, bw_str_c(a->collection));
+    bw_json_put_key(b, "limit");
+    bw_json_put_u64(b, a->limit);
+    if (a->mode) {
+        bw_json_put_key(b, "mode");
+        bw_json_put_str(b, bw_str_c(a->mode));
+    }
+    if (a->filter) {
+        bw_json_put_key(b, "filter");
+        bw_buf_puts(b, a->filter);
+    }
+    if (a->explain)
+        bw_buf_puts(b, ",\"explain\":true");
+    bw_buf_putc(b, '}');
+}
+
+static void print_member(const bw_json *hit, const char *name, const char *label)
+{
+    char text[240];
+    const bw_json *v = bw_json_get_value(hit, name);
+    if (!v)
+        return;
+    bw_str s = v->kind == BW_JSON_STRING ? v->str : v->raw;
+    bw_cli_plain(s.ptr, s.len, text, sizeof text);
+    (void)printf("%s%s", label, text);
+}
+
+static void print_hit(const bw_json *hit, unsigned rank)
+{
+    char text[400];
+    const bw_json *t = bw_json_get_value(hit, "text"), *score = bw_json_get_value(hit, "score");
+    (void)printf("%u. ", rank);
+    print_member(hit, "source", "");
+    print_member(hit, "page", ", page ");
+    print_member(hit, "headings", " — ");
+    (void)printf("  (%.4f)\n", score ? score->real : 0.0);
+    if (t && t->kind == BW_JSON_STRING) {
+        bw_cli_plain(t->str.ptr, t->str.len, text, sizeof text);
+        (void)printf("   %s\n", text);
+    }
+    print_member(hit, "labels", "   labels ");
+    (void)printf("\n");
+}
+
+static int print_answer(bw_ctx *ctx, const ask *a, const bw_json *answer)
+{
+    unsigned rank = 0;
+    if (a->json) {
+        bw_cli_say(answer->raw.ptr, answer->raw.len);
+        return bw_cli_say("\n", 1);
+    }
+    const bw_json *hits = bw_json_get(answer, "hits"), *e = NULL;
+    if (!bw_json_is_array(hits) || bw_json_elements(ctx, hits, &e) != BW_OK) {
+        (void)fprintf(stderr, "bailiwick query: the cell's answer holds no hits\n");
+        return 1;
+    }
+    for (; e; e = e->next)
+        print_hit(e, ++rank);
+    if (rank == 0)
+        (void)printf("no hits\n");
+    const bw_json *plan = bw_json_get_value(answer, "explain");
+    if (plan)
+        (void)printf("plan: %.*s\n", (int)plan->raw.len, plan->raw.ptr);
+    return 0;
+}
+
+int bw_cli_query(int argc, char **argv)
+{
+    ask a = {.limit = 5};
+    bw_client *client = NULL;
+    const bw_json *answer;
+    bw_buf body = {0};
+    if (argc == 2 && strcmp(argv[1], "--help") == 0)
+        return bw_cli_say(usage, sizeof usage - 1);
+    int code = take_options(&a, argc, argv);
+    if (code)
+        return code;
+    bw_ctx *ctx = bw_ctx_new(0);
+    bw_status s = ctx ? bw_client_open(ctx, &a.connect, &client) : BW_ENOMEM;
+    if (!s)
+        request_body(&a, &body);
+    if (!s)
+        s = body.failed ? bw_fail_nomem(ctx)
+                        : bw_client_json(ctx, client, "POST", "/v1/query", bw_buf_view(&body), &answer);
+    code = s ? bw_cli_fail(ctx, "query") : print_answer(ctx, &a, answer);
+    bw_buf_clear(&body);
+    bw_client_close(client);
+    bw_ctx_free(ctx);
+    return code;
+}
