@@ -444,7 +444,7 @@ static bw_status parse_unary(parser *p, expr_ptr *out)
     TRY(parse_member(p, out));
 wrap:
     for (; n > 0; n--) {
-        bw_cedar__expr *e;
+        bw_cedar__expr *e = NULL;
         TRY(node_of(p, sign == '!' ? BW_CEDAR__NOT : BW_CEDAR__NEG, at, *out, NULL, NULL, &e));
         *out = e;
     }
