@@ -227,8 +227,8 @@ static attempt attempt_plan(const bw_shell_kind *kind, const bw_shell *shell,
             a.effort = (size_t)wanted;
         return a;
     }
-    const double base = s->effort ? (double)s->effort : fmax(8, 3 * sqrt((double)shell->nlist));
-    const double wanted = base * sqrt(forbid);
+    const double base = s->effort ? (double)s->effort : fmax(8, 4 * sqrt((double)shell->nlist));
+    const double wanted = base * forbid;
     if (wanted < (double)shell->nlist / 2 && allowed > SHELL_ROWS_MIN)
         a.effort = (size_t)wanted;
     return a;
