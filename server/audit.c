@@ -185,8 +185,7 @@ static void put_members(bw_buf *b, const bw_audit_record *r)
     bw_json_put_key(b, "event");
     bw_json_put_str(b, bw_str_c(r->event));
     if (r->request_id) {
-        bw_json_put_key(b, "request");
-        bw_json_put_u64(b, r->request_id);
+        bw_buf_printf(b, ",\"request\":\"%016llx\"", (unsigned long long)r->request_id);
     }
     put_text(b, "key", r->key_id);
     put_text(b, "principal", r->principal);
