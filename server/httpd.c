@@ -435,11 +435,12 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **s
         *socket_context = NULL;
         return;
     }
-    const union MHD_ConnectionInfo *fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    const union MHD_ConnectionInfo *peer =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    if (fd)
-        *socket_context = bw_conn_add(h->conns, fd->connect_fd, peer ? peer->client_addr : NULL, h->tls);
+    /* Each call returns the same storage of the connection: take the value before the next. */
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    int fd = info ? info->connect_fd : -1;
+    info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    if (fd >= 0)
+        *socket_context = bw_conn_add(h->conns, fd, info ? info->client_addr : NULL, h->tls);
 }
 
 /* Targets are decoded by uri.c, from the raw text: MHD leaves them as they came. */

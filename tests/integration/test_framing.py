@@ -2,6 +2,7 @@
 
 Every malformed request carries a second, smuggled one behind it. Refused means: at most
 one answer comes, it is a 4xx, and the connection is closed."""
+import re
 import socket
 import time
 
@@ -10,6 +11,7 @@ from cell import Cell
 
 HOST = b"Host: 127.0.0.1\r\n"
 SMUGGLED = b"GET /v1/whoami?smuggled=1 HTTP/1.1\r\n" + HOST + b"\r\n"
+ANSWER = re.compile(rb"HTTP/1\.1 \d\d\d ")
 POST = b"POST /v1/authorize HTTP/1.1\r\n"
 
 REFUSED = {
@@ -98,7 +100,7 @@ def talk(cell, data, timeout=5.0):
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_framing__refused_and_closed(cell, name):
     got, closed = talk(cell, REFUSED[name], timeout=12.0)
-    assert got.count(b"HTTP/1.") <= 1, got
+    assert len(ANSWER.findall(got)) <= 1, got
     assert b'"principal"' not in got, "the smuggled request was answered"
     if got:
         assert got.split(b" ")[1][:1] in (b"4", b"5"), got
