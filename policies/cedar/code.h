@@ -57,6 +57,7 @@ typedef struct bw_cedar__run { /* one authorization; one thread */
     const bw_cedar__object *objects[3]; /* of the first three variables; NULL: in no store */
     bw_cedar_value *stack;
     uint64_t steps;
+    bool nomem; /* stopped for want of memory, not of steps */
     const char *reason; /* of an error */
 } bw_cedar__run;
 

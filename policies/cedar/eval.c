@@ -31,7 +31,7 @@ static bool crossing(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar_
     const bw_cedar_entities *extra = run->stores[0], *base = run->stores[1];
     bool *mark = bw_arena_calloc(run->ctx, extra->n, 1);
     if (!mark) {
-        run->reason = "out of memory";
+        run->nomem = true;
         run->steps = BW_CEDAR_STEPS_MAX + 1u;
         return false;
     }
