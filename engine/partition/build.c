@@ -1,0 +1,334 @@
+/* Graphs of sealed vectors (build.h has the format and the rules). One worker thread
+ * a cell: builds are long and rare, and FAISS gives the same bytes only with one. */
+#include "build.h"
+#include "../store/fs.h"
+
+#include <pthread.h>
+#include <sodium.h>
+
+enum { HEAD = 88, DIGEST = 32 };
+static const char magic[8] = {'B', 'W', 'g', 'r', 'a', 'p', 'h', '1'};
+
+typedef enum state { QUEUED, RUNNING, DONE } state;
+
+struct bw_build { /* owned by its matrix */
+    bw_build_id id;
+    bw_metric metric;
+    bw_matrix *matrix;
+    state state;           /* builder's lock */
+    bw_index *index;       /* written before DONE */
+    struct bw_build *next; /* in the queue, which holds a reference to the matrix */
+};
+
+struct bw_builder {
+    const char *dir;
+    unsigned char key[BW_MAC_KEY];
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    struct bw_build *first; /* the queue */
+    uint64_t running;       /* the partition that the worker works on, 0 = none */
+    bool stop;
+};
+
+static void put(char *at, const void *p, size_t n)
+{
+    memcpy(at, p, n);
+}
+
+static void head_of(const struct bw_build *job, char out[HEAD])
+{
+    const bw_matrix *m = job->matrix;
+    uint32_t metric = (uint32_t)job->metric, zero = 0;
+    uint64_t rows = m->cap, len = 0;
+    put(out, magic, sizeof magic);
+    put(out + 8, &job->id.number, 8);
+    put(out + 16, &job->id.segment, 4);
+    put(out + 20, &job->id.build, 4);
+    put(out + 24, &job->id.vec, 4);
+    put(out + 28, &m->dim, 4);
+    put(out + 32, &metric, 4);
+    put(out + 36, &zero, 4);
+    put(out + 40, &rows, 8);
+    crypto_generichash((unsigned char *)out + 48, DIGEST,
+                       (const unsigned char *)m->data,
+                       (size_t)m->cap * m->dim * sizeof(float), NULL, 0);
+    put(out + 80, &len, 8);
+}
+
+static bw_index_params params_of(const struct bw_build *job)
+{
+    return (bw_index_params){.metric = job->metric, .dim = job->matrix->dim, .seed = 1};
+}
+
+static const char *name_of(bw_ctx *ctx, const bw_build_id *id)
+{
+    return bw_arena_printf(ctx, "%llu.%u.%u.graph", (unsigned long long)id->number,
+                           id->segment, id->vec);
+}
+
+static bw_status load(bw_ctx *ctx, bw_builder *b, struct bw_build *job,
+                      const bw_index_ops *ops)
+{
+    const char *name = name_of(ctx, &job->id);
+    const char *path = name ? bw_arena_printf(ctx, "%s/%s", b->dir, name) : NULL;
+    if (!path)
+        return BW_ENOMEM;
+    bw_buf file = {0};
+    char head[HEAD];
+    bw_status st = bw_fs_read(ctx, path, (size_t)1 << 36, &file);
+    if (st != BW_OK)
+        goto out;
+    st = BW_ECORRUPT;
+    if (file.len < HEAD + DIGEST)
+        goto out;
+    size_t body = file.len - DIGEST;
+    unsigned char mac[DIGEST];
+    crypto_generichash(mac, sizeof mac, (unsigned char *)file.ptr, body, b->key,
+                       sizeof b->key);
+    if (sodium_memcmp(mac, file.ptr + body, sizeof mac) != 0)
+        goto out;
+    head_of(job, head);
+    uint64_t len;
+    memcpy(&len, file.ptr + 80, 8);
+    if (memcmp(head, file.ptr, 80) != 0 || len != body - HEAD)
+        goto out;
+    bw_index_params params = params_of(job);
+    st = ops->load(ctx, &params, file.ptr + HEAD, len, &job->index);
+out:
+    bw_buf_clear(&file);
+    return st;
+}
+
+/* A file that cannot be written costs the next start some time and nothing else. */
+static void save(bw_ctx *ctx, bw_builder *b, struct bw_build *job,
+                 const bw_index_ops *ops)
+{
+    const char *name = name_of(ctx, &job->id);
+    bw_buf file = {0};
+    char head[HEAD];
+    head_of(job, head);
+    bw_buf_put(&file, head, sizeof head);
+    bw_status st = name ? ops->save(ctx, job->index, &file) : BW_ENOMEM;
+    if (st == BW_OK && !file.failed) {
+        uint64_t len = file.len - HEAD;
+        memcpy(file.ptr + 80, &len, 8);
+        unsigned char mac[DIGEST];
+        crypto_generichash(mac, sizeof mac, (unsigned char *)file.ptr, file.len, b->key,
+                           sizeof b->key);
+        bw_buf_put(&file, mac, sizeof mac);
+        if (!file.failed)
+            st = bw_fs_replace(ctx, b->dir, name, file.ptr, file.len, 0600);
+    }
+    if (st != BW_OK || file.failed)
+        bw_log(BW_LOG_WARN, "partition: a graph could not be saved: %s",
+               bw_ctx_message(ctx));
+    bw_buf_clear(&file);
+}
+
+static void run(bw_builder *b, struct bw_build *job)
+{
+    const bw_index_ops *ops = bw_index_kind("faiss-hnsw");
+    bw_ctx *ctx = bw_ctx_new(0);
+    if (!ops || !ctx) {
+        bw_log(BW_LOG_ERROR, "partition: no memory for a graph");
+        bw_ctx_free(ctx);
+        return;
+    }
+    if (!ops->load || load(ctx, b, job, ops) != BW_OK) {
+        bw_ctx_reset(ctx);
+        job->index = NULL;
+        bw_index_params params = params_of(job);
+        bw_status st = bw_index_start(ctx);
+        if (st == BW_OK)
+            st = ops->build(ctx, &params, job->matrix->data, job->matrix->cap,
+                            &job->index);
+        if (st != BW_OK) {
+            job->index = NULL;
+            bw_log(BW_LOG_ERROR, "partition: a graph could not be built: %s",
+                   bw_ctx_message(ctx));
+        } else if (ops->save) {
+            save(ctx, b, job, ops);
+        }
+    }
+    bw_ctx_free(ctx);
+}
+
+static void finish(bw_builder *b, struct bw_build *job)
+{
+    pthread_mutex_lock(&b->lock);
+    job->state = DONE;
+    pthread_cond_broadcast(&b->done);
+    pthread_mutex_unlock(&b->lock);
+}
+
+static void *work(void *arg)
+{
+    bw_builder *b = arg;
+    pthread_mutex_lock(&b->lock);
+    for (;;) {
+        while (!b->stop && !b->first)
+            pthread_cond_wait(&b->work, &b->lock);
+        if (b->stop)
+            break;
+        struct bw_build *job = b->first;
+        b->first = job->next;
+        job->state = RUNNING;
+        b->running = job->id.number;
+        bw_matrix *m = job->matrix;
+        pthread_mutex_unlock(&b->lock);
+        /* The queue's is the only reference: nobody will ask for this graph. */
+        if (atomic_load_explicit(&m->refs, memory_order_acquire) > 1)
+            run(b, job);
+        pthread_mutex_lock(&b->lock);
+        b->running = 0;
+        job->state = DONE;
+        pthread_cond_broadcast(&b->done);
+        pthread_mutex_unlock(&b->lock);
+        bw_matrix_release(m); /* perhaps the last: not under the lock */
+        pthread_mutex_lock(&b->lock);
+    }
+    pthread_mutex_unlock(&b->lock);
+    return NULL;
+}
+
+bw_builder *bw_builder_new(const char *dir, const unsigned char key[BW_MAC_KEY])
+{
+    bw_builder *b = bw_calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    b->dir = dir;
+    memcpy(b->key, key, BW_MAC_KEY);
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_cond_init(&b->work, NULL);
+    pthread_cond_init(&b->done, NULL);
+    if (pthread_create(&b->thread, NULL, work, b) != 0) {
+        bw_free(b);
+        return NULL;
+    }
+    return b;
+}
+
+void bw_builder_free(bw_builder *b)
+{
+    if (!b)
+        return;
+    pthread_mutex_lock(&b->lock);
+    b->stop = true;
+    pthread_cond_broadcast(&b->work);
+    pthread_mutex_unlock(&b->lock);
+    pthread_join(b->thread, NULL);
+    while (b->first) {
+        bw_matrix *m = b->first->matrix;
+        b->first = b->first->next;
+        bw_matrix_release(m);
+    }
+    pthread_cond_destroy(&b->done);
+    pthread_cond_destroy(&b->work);
+    pthread_mutex_destroy(&b->lock);
+    sodium_memzero(b->key, sizeof b->key);
+    bw_free(b);
+}
+
+bw_status bw_builder_add(bw_ctx *ctx, bw_builder *b, bw_matrix *m, bw_metric metric,
+                         const bw_build_id *id)
+{
+    const bw_index_ops *ops = bw_index_kind("faiss-hnsw");
+    if (!ops || !ops->metrics[metric])
+        return BW_OK;
+    struct bw_build *job = bw_calloc(1, sizeof *job);
+    if (!job)
+        return bw_fail_nomem(ctx);
+    job->id = *id;
+    job->metric = metric;
+    job->matrix = m;
+    m->build = job;
+    bw_matrix_acquire(m);
+    pthread_mutex_lock(&b->lock);
+    struct bw_build **end = &b->first;
+    while (*end)
+        end = &(*end)->next;
+    *end = job;
+    pthread_cond_signal(&b->work);
+    pthread_mutex_unlock(&b->lock);
+    return BW_OK;
+}
+
+void bw_builder_wait(bw_builder *b, bw_matrix *m)
+{
+    struct bw_build *job = m->build;
+    if (!job)
+        return;
+    pthread_mutex_lock(&b->lock);
+    if (job->state == QUEUED) {
+        struct bw_build **at = &b->first;
+        while (*at && *at != job)
+            at = &(*at)->next;
+        assert(*at == job);
+        *at = job->next;
+        job->state = RUNNING;
+        pthread_mutex_unlock(&b->lock);
+        run(b, job);
+        finish(b, job);
+        bw_matrix_release(m); /* the queue's */
+        return;
+    }
+    while (job->state != DONE)
+        pthread_cond_wait(&b->done, &b->lock);
+    pthread_mutex_unlock(&b->lock);
+}
+
+void bw_builder_forget(bw_builder *b, uint64_t number)
+{
+    struct bw_build *dropped = NULL;
+    pthread_mutex_lock(&b->lock);
+    for (struct bw_build **at = &b->first; *at;) {
+        struct bw_build *job = *at;
+        if (job->id.number != number) {
+            at = &job->next;
+            continue;
+        }
+        *at = job->next;
+        job->state = DONE;
+        job->next = dropped;
+        dropped = job;
+    }
+    while (b->running == number)
+        pthread_cond_wait(&b->done, &b->lock);
+    pthread_cond_broadcast(&b->done);
+    pthread_mutex_unlock(&b->lock);
+    while (dropped) {
+        bw_matrix *m = dropped->matrix;
+        dropped = dropped->next;
+        bw_matrix_release(m);
+    }
+}
+
+const bw_index *bw_build_index(const bw_matrix *m)
+{
+    return m->build ? m->build->index : NULL;
+}
+
+size_t bw_builder_pending(bw_builder *b)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&b->lock);
+    for (struct bw_build *job = b->first; job; job = job->next)
+        n++;
+    pthread_mutex_unlock(&b->lock);
+    return n;
+}
+
+void bw_matrix_release(bw_matrix *m)
+{
+    if (!m || atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (m->build) {
+        if (m->build->index)
+            m->build->index->ops->free(m->build->index);
+        bw_free(m->build);
+    }
+    bw_free_vectors(m->data);
+    bw_free(m->ids);
+    bw_free(m);
+}

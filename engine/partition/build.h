@@ -1,0 +1,47 @@
+/* Graphs of sealed vectors: built in the background, saved beside the partition.
+ *
+ * When a graph is ready never shows: the writer adopts it at a count of writes and
+ * waits there if it must. A job first tries the saved file, then builds and saves.
+ *
+ * Format of `p/<number>.<segment>.<vector>.graph`, little-endian:
+ *    0  8 bytes "BWgraph1"
+ *    8  u64 number of the partition   16 u32 segment  20 u32 build  24 u32 vector
+ *   28  u32 dim   32 u32 metric   36 u32 0   40 u64 rows
+ *   48  32 bytes BLAKE2b-256 of the rows (rows × dim f32)
+ *   80  u64 length of the index's bytes, then these
+ *  end  32 bytes BLAKE2b-256 over all before, keyed by the cell's key
+ * FAISS trusts what it reads, so the MAC, and then every field, is compared before it
+ * sees a byte; anything that does not fit means: build again from the rows.
+ *
+ * Locked inside. */
+#ifndef BW_PARTITION_BUILD_H
+#define BW_PARTITION_BUILD_H
+#include "rows.h"
+
+typedef struct bw_builder bw_builder;
+
+typedef struct bw_build_id {
+    uint64_t number;
+    uint32_t segment, build, vec;
+} bw_build_id;
+
+enum { BW_MAC_KEY = 32 };
+
+/* dir: the folder p/, borrowed. */
+bw_builder *bw_builder_new(const char *dir, const unsigned char key[BW_MAC_KEY]);
+void bw_builder_free(
+    bw_builder *b); /* ends the running job's thread, drops the queue */
+
+/* Puts a graph over all cap rows of the matrix into the queue. BW_OK also when the
+ * metric has no graph (m->build stays NULL). */
+BW_MUST_USE bw_status bw_builder_add(bw_ctx *ctx, bw_builder *b, bw_matrix *m,
+                                     bw_metric metric, const bw_build_id *id);
+/* Returns when the matrix's graph is built or has failed; does it itself if nobody
+ * began. */
+void bw_builder_wait(bw_builder *b, bw_matrix *m);
+/* After this no file of the partition is written any more. */
+void bw_builder_forget(bw_builder *b, uint64_t number);
+/* The graph, or NULL when there is none: search flat. Only after bw_builder_wait. */
+const bw_index *bw_build_index(const bw_matrix *m);
+size_t bw_builder_pending(bw_builder *b);
+#endif

@@ -1,0 +1,109 @@
+/* The rows of one partition in memory: a table by ordinal, the map id -> newest row,
+ * the vectors. One writer appends (under the collection's write lock); readers see
+ * only what their snapshot covers and take no lock.
+ *
+ * A generation is one numbering of the rows. When most ordinals are dead the writer
+ * makes a new generation with the living ones; records and vectors are shared, so
+ * that costs no copy of data. Answers never depend on ordinals. */
+#ifndef BW_PARTITION_ROWS_H
+#define BW_PARTITION_ROWS_H
+#include "../index/index.h"
+#include "../store/rec.h"
+#include "payload_index.h"
+#include <pthread.h>
+
+enum { BW_ROW_NONE = UINT32_MAX };
+
+/* ---- vectors ---- */
+
+struct bw_build; /* build.h */
+
+/* A block of vectors. Growing: rows are appended in place up to cap. Sealed: complete.
+ */
+typedef struct bw_matrix {
+    atomic_uint refs;
+    uint32_t dim, cap;
+    float *data;            /* cap × dim, 64-byte aligned */
+    bw_point_id *ids;       /* cap */
+    struct bw_build *build; /* the graph of a sealed one, or NULL; owned */
+} bw_matrix;
+
+/* A matrix as one generation numbers it: slot i is ordinal ord[i], rising. */
+typedef struct bw_block {
+    atomic_uint refs;
+    bw_matrix *m;
+    uint32_t *ord; /* m->cap */
+    uint32_t used; /* the writer's own mark; readers take n from their snapshot */
+} bw_block;
+
+bw_matrix *bw_matrix_new(uint32_t dim, uint32_t cap); /* NULL: no memory */
+void bw_matrix_acquire(bw_matrix *m);
+void bw_matrix_release(bw_matrix *m);
+bw_block *
+bw_block_new(bw_matrix *m); /* takes over the reference; NULL (m released): no memory */
+void bw_block_acquire(bw_block *b);
+void bw_block_release(bw_block *b);
+
+/* ---- payload indexes: a counted set, since a snapshot must keep the one it began with
+ * ---- */
+
+typedef struct bw_index_entry {
+    atomic_uint refs;
+    bw_payload_index *ix;
+} bw_index_entry;
+typedef struct bw_index_set {
+    atomic_uint refs;
+    uint32_t n;
+    bw_index_entry *entries[];
+} bw_index_set;
+bw_index_set *bw_index_set_new(uint32_t n); /* entries NULL; NULL: no memory */
+void bw_index_set_acquire(bw_index_set *s);
+void bw_index_set_release(bw_index_set *s);
+
+/* ---- generation ---- */
+
+typedef struct bw_row_table { /* arrays of one capacity; smaller ones stay until the end
+                               */
+    uint32_t cap;
+    bw_point_id *ids;
+    int64_t *keys;  /* rising */
+    bw_rec **recs;  /* NULL: a dead row whose data is gone */
+    uint32_t *prev; /* the older row of the same id */
+    struct bw_row_table *older;
+} bw_row_table;
+
+typedef struct bw_id_table { /* open addressing; slot = ordinal + 1, 0 = free */
+    uint32_t mask, used;
+    struct bw_id_table *older;
+    _Atomic uint32_t slots[];
+} bw_id_table;
+
+typedef struct bw_gen {
+    atomic_uint refs;
+    uint32_t n, nvec; /* n: ordinals given out; the writer's */
+    _Atomic(bw_row_table *) rows;
+    _Atomic(bw_id_table *) ids;
+    unsigned char hash_key[16];
+    bw_sparse_index **sparse;    /* nvec; NULL for dense ones */
+    pthread_rwlock_t index_lock; /* sparse and payload indexes */
+} bw_gen;
+
+bw_gen *bw_gen_new(const bw_vector_spec *specs, uint32_t nvec); /* NULL: no memory */
+void bw_gen_acquire(bw_gen *g);
+void bw_gen_release(bw_gen *g);
+/* Room for n more rows, so that adds cannot fail for want of it. */
+BW_MUST_USE bw_status bw_gen_reserve(bw_ctx *ctx, bw_gen *g, uint32_t n);
+/* Takes over rec. Ordinals are never used twice, not even after bw_gen_undo. */
+uint32_t bw_gen_add(bw_gen *g, bw_rec *rec);
+uint32_t bw_gen_add_dead(bw_gen *g, bw_point_id id,
+                         int64_t key); /* a graph's slot without a row */
+/* Makes rows from ord0 on unreachable by id: their write failed. */
+void bw_gen_undo(bw_gen *g, uint32_t ord0);
+/* The newest row of the id below nrows, dead or alive; BW_ROW_NONE. */
+uint32_t bw_gen_find(const bw_gen *g, const bw_point_id *id, uint32_t nrows);
+uint32_t bw_gen_find_key(const bw_gen *g, int64_t key, uint32_t nrows);
+static inline bw_row_table *bw_gen_rows(const bw_gen *g)
+{
+    return atomic_load_explicit(&g->rows, memory_order_acquire);
+}
+#endif
