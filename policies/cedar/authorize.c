@@ -142,6 +142,7 @@ bw_status bw_cedar_authorize(bw_ctx *ctx, const bw_cedar_policies *p, const bw_c
     run.stores[0] = request->extra;
     run.stores[1] = e;
     run.stores[2] = schema ? &schema->actions : NULL;
+    run.tangled = bw_cedar__tangled(request->extra, e);
     for (int i = 0; i < 3; i++)
         uids[i] = bw_cedar__uid_make(named[i]->type, named[i]->id);
     const bw_cedar__action_type *action = NULL;

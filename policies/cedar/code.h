@@ -55,6 +55,7 @@ typedef struct bw_cedar__run { /* one authorization; one thread */
     const bw_cedar_entities *stores[3]; /* extra, base, the schema's actions; NULL if none */
     bw_cedar_value vars[4];
     const bw_cedar__object *objects[3]; /* of the first three variables; NULL: in no store */
+    bool tangled; /* ancestry may lead from the base store back into the small one */
     bw_cedar_value *stack;
     uint64_t steps;
     bool nomem; /* stopped for want of memory, not of steps */
@@ -69,4 +70,9 @@ bw_cedar__outcome bw_cedar__eval(bw_cedar__run *run, const bw_cedar__code *code)
 const bw_cedar__object *bw_cedar__find(const bw_cedar__run *run, const bw_cedar__uid *uid);
 /* Whether a equals b or has it among its ancestors, over all stores. */
 bool bw_cedar__is_in(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar__uid *b);
+/* Visits the ancestors of uid, one perhaps twice. False, having visited nothing, when there
+ * are more than `most` or the stores are tangled. */
+bool bw_cedar__each_ancestor(bw_cedar__run *run, const bw_cedar__uid *uid, size_t most,
+                             void (*visit)(const bw_cedar__uid *uid, void *user), void *user);
+bool bw_cedar__tangled(const bw_cedar_entities *extra, const bw_cedar_entities *base);
 #endif

@@ -23,16 +23,44 @@ static bool store_is_in(const bw_cedar_entities *s, const bw_cedar__object *a, c
     return o && bw_cedar__object_below(a, (uint32_t)(o - s->objects));
 }
 
-/* Ancestry that may cross from the small store to the base and back: marks every uid of
- * the small store that a reaches, until nothing changes. An object defined in the small
- * store hides one of the base. */
+/* The object that holds a's parents: of the small store when it defines a, else of the base. */
+static const bw_cedar__object *object_of(const bw_cedar__run *run, const bw_cedar__uid *a,
+                                         const bw_cedar_entities **store)
+{
+    if (run->stores[2] && bw_cedar__is_action_type(a->type)) {
+        *store = run->stores[2];
+        return bw_cedar__store_get(*store, a);
+    }
+    *store = run->stores[0];
+    const bw_cedar__object *o = *store ? bw_cedar__store_get(*store, a) : NULL;
+    if (o && o->defined)
+        return o;
+    *store = run->stores[1];
+    return *store ? bw_cedar__store_get(*store, a) : NULL;
+}
+
+/* Whether ancestry can lead from the base into what the small store defines, so that the
+ * two must be walked as one. Rare: the small store holds leaves, as a rule. */
+bool bw_cedar__tangled(const bw_cedar_entities *extra, const bw_cedar_entities *base)
+{
+    if (!extra || !base)
+        return false;
+    for (uint32_t i = 0; i < extra->n; i++)
+        if (extra->objects[i].defined && extra->objects[i].nancestors > 0 &&
+            bw_cedar__store_get(base, &extra->objects[i].uid))
+            return true;
+    return false;
+}
+
+/* Marks every uid of the small store that a reaches through both stores, until nothing
+ * changes. An object defined in the small store hides one of the base. */
 static bool crossing(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar__uid *b)
 {
     const bw_cedar_entities *extra = run->stores[0], *base = run->stores[1];
     bool *mark = bw_arena_calloc(run->ctx, extra->n, 1);
     if (!mark) {
         run->nomem = true;
-        run->steps = BW_CEDAR_STEPS_MAX + 1u;
+        run->steps = BW_CEDAR_STEPS_MAX + 1u; /* the next step stops the run */
         return false;
     }
     const bw_cedar__object *start = bw_cedar__store_get(extra, a);
@@ -68,19 +96,58 @@ static bool crossing(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar_
 
 bool bw_cedar__is_in(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar__uid *b)
 {
+    const bw_cedar_entities *extra = run->stores[0], *base = run->stores[1], *store;
     if (bw_cedar__uid_eq(a, b))
         return true;
-    const bw_cedar_entities *extra = run->stores[0], *base = run->stores[1];
     run->steps++;
-    if (run->stores[2] && bw_cedar__is_action_type(a->type)) {
-        const bw_cedar__object *o = bw_cedar__store_get(run->stores[2], a);
-        return o && store_is_in(run->stores[2], o, b);
-    }
-    if (extra && extra->n > 0 && base && base->n > 0)
+    if (run->tangled)
         return crossing(run, a, b);
-    const bw_cedar_entities *one = extra && extra->n > 0 ? extra : base;
-    const bw_cedar__object *o = one ? bw_cedar__store_get(one, a) : NULL;
-    return o && store_is_in(one, o, b);
+    const bw_cedar__object *o = object_of(run, a, &store);
+    if (!o || o->nancestors == 0)
+        return false;
+    if (store_is_in(store, o, b))
+        return true;
+    if (store != extra || !base)
+        return false;
+    const bw_cedar__object *target = bw_cedar__store_get(base, b);
+    run->steps += o->nancestors;
+    for (uint32_t k = 0; target && k < o->nancestors; k++) {
+        const bw_cedar__object *up = &extra->objects[o->ancestors[k]];
+        const bw_cedar__object *same = up->defined ? NULL : bw_cedar__store_get(base, &up->uid);
+        if (same && bw_cedar__object_below(same, (uint32_t)(target - base->objects)))
+            return true;
+    }
+    return false;
+}
+
+/* Visits the ancestors of uid (perhaps one twice); false, having visited nothing, when that
+ * would be more than `most` or the stores are tangled. */
+bool bw_cedar__each_ancestor(bw_cedar__run *run, const bw_cedar__uid *uid, size_t most,
+                             void (*visit)(const bw_cedar__uid *uid, void *user), void *user)
+{
+    const bw_cedar_entities *extra = run->stores[0], *base = run->stores[1], *store;
+    const bw_cedar__object *o = run->tangled ? NULL : object_of(run, uid, &store);
+    if (run->tangled)
+        return false;
+    if (!o)
+        return true;
+    size_t count = o->nancestors;
+    const bw_cedar_entities *second = store == extra ? base : NULL;
+    for (uint32_t k = 0; second && k < o->nancestors && count <= most; k++) {
+        const bw_cedar__object *same = bw_cedar__store_get(second, &extra->objects[o->ancestors[k]].uid);
+        count += same ? same->nancestors : 0;
+    }
+    run->steps += count < most ? count : most;
+    if (count > most)
+        return false;
+    for (uint32_t k = 0; k < o->nancestors; k++) {
+        const bw_cedar__object *up = &store->objects[o->ancestors[k]];
+        visit(&up->uid, user);
+        const bw_cedar__object *same = second && !up->defined ? bw_cedar__store_get(second, &up->uid) : NULL;
+        for (uint32_t i = 0; same && i < same->nancestors; i++)
+            visit(&second->objects[same->ancestors[i]].uid, user);
+    }
+    return true;
 }
 
 static const char *op_in(bw_cedar__run *run, const bw_cedar_value *a, const bw_cedar_value *b, bool *out)

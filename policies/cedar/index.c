@@ -1,48 +1,229 @@
-/* See index.h. */
+/* See index.h. A request marks, for each of the three variables, the policies without a
+ * constraint and those listed under a key that holds: the uid itself (==), the uid and
+ * its ancestors (in), the type (is). The three marks are intersected; only `is T in x`
+ * needs one more look. Ancestors are enumerated, or the keys are tried one by one,
+ * whichever is less. */
 #include "index.h"
 
-bw_status bw_cedar__index_build(bw_ctx *ctx, bw_cedar_policies *set)
+#define TRY(call)                                                                              \
+    do {                                                                                       \
+        bw_status try_ = (call);                                                               \
+        if (try_ != BW_OK)                                                                     \
+            return try_;                                                                       \
+    } while (0)
+
+/* ---- building ---- */
+typedef struct entry { /* one policy under one key */
+    uint32_t key, policy;
+} entry;
+
+typedef struct builder {
+    bw_ctx *ctx, *pool;
+    bw_cedar__index *ix;
+    uint32_t keys_cap;
+    entry *entries;
+    uint32_t nentries, entries_cap;
+} builder;
+
+static uint64_t key_hash(const bw_cedar__uid *uid, uint8_t var, uint8_t op)
 {
-    (void)ctx;
-    (void)set;
+    return uid->hash + (uint64_t)(var * 8 + op) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static const bw_cedar__key *find_key(const bw_cedar__index *ix, const bw_cedar__uid *uid, uint8_t var,
+                                     uint8_t op)
+{
+    if (ix->nkeys == 0)
+        return NULL;
+    for (uint32_t i = (uint32_t)key_hash(uid, var, op) & ix->mask;; i = (i + 1) & ix->mask) {
+        if (ix->slots[i] == 0)
+            return NULL;
+        const bw_cedar__key *k = &ix->keys[ix->slots[i] - 1];
+        if (k->var == var && k->op == op && bw_cedar__uid_eq(&k->uid, uid))
+            return k;
+    }
+}
+
+static void slot_put(bw_cedar__index *ix, uint32_t key)
+{
+    const bw_cedar__key *k = &ix->keys[key];
+    uint32_t i = (uint32_t)key_hash(&k->uid, k->var, k->op) & ix->mask;
+    while (ix->slots[i] != 0)
+        i = (i + 1) & ix->mask;
+    ix->slots[i] = key + 1;
+}
+
+static bw_status grow_keys(builder *b)
+{
+    uint32_t cap = b->keys_cap ? b->keys_cap * 2 : 16;
+    bw_cedar__index *ix = b->ix;
+    void *keys = bw_arena_grow(b->pool, ix->keys, ix->nkeys * sizeof *ix->keys, cap * sizeof *ix->keys);
+    uint32_t *slots = bw_arena_calloc(b->pool, cap * 2, sizeof *slots); /* at most half full */
+    if (!keys || !slots)
+        return bw_fail_nomem(b->ctx);
+    ix->keys = keys;
+    ix->slots = slots;
+    ix->mask = cap * 2 - 1;
+    b->keys_cap = cap;
+    for (uint32_t i = 0; i < ix->nkeys; i++)
+        slot_put(ix, i);
     return BW_OK;
 }
 
-static bool scope_matches(bw_cedar__run *run, const bw_cedar__scope *s, int var)
+static bw_status add(builder *b, const bw_cedar__uid *uid, uint8_t var, uint8_t op, uint32_t policy)
+{
+    bw_cedar__index *ix = b->ix;
+    const bw_cedar__key *k = find_key(ix, uid, var, op);
+    if (!k) {
+        if (ix->nkeys == b->keys_cap)
+            TRY(grow_keys(b));
+        ix->keys[ix->nkeys] = (bw_cedar__key){.uid = *uid, .var = var, .op = op};
+        k = &ix->keys[ix->nkeys++];
+        slot_put(ix, ix->nkeys - 1);
+        ix->nin[var] += op == BW_CEDAR__SCOPE_IN;
+    }
+    if (b->nentries == b->entries_cap) {
+        uint32_t cap = b->entries_cap ? b->entries_cap * 2 : 64;
+        void *grown = bw_arena_grow(b->ctx, b->entries, b->nentries * sizeof *b->entries,
+                                    cap * sizeof *b->entries);
+        if (!grown)
+            return bw_fail_nomem(b->ctx);
+        b->entries = grown;
+        b->entries_cap = cap;
+    }
+    b->entries[b->nentries++] = (entry){(uint32_t)(k - ix->keys), policy};
+    return BW_OK;
+}
+
+static bw_status add_scope(builder *b, const bw_cedar__scope *s, uint8_t var, uint32_t policy)
+{
+    if (s->op == BW_CEDAR__SCOPE_IS) {
+        bw_cedar__uid type = bw_cedar__uid_make(s->type, (bw_str){0});
+        return add(b, &type, var, BW_CEDAR__SCOPE_IS, policy);
+    }
+    uint8_t op = s->op == BW_CEDAR__SCOPE_EQ ? BW_CEDAR__SCOPE_EQ : BW_CEDAR__SCOPE_IN;
+    for (uint32_t i = 0; i < s->n; i++)
+        TRY(add(b, &s->uids[i], var, op, policy));
+    return BW_OK;
+}
+
+/* Entries to lists: counted, then placed; policies stay ascending. */
+static bw_status place(builder *b)
+{
+    bw_cedar__index *ix = b->ix;
+    uint32_t *lists = bw_arena_alloc(b->pool, b->nentries * sizeof *lists);
+    uint32_t *at = bw_arena_calloc(b->ctx, ix->nkeys + 1, sizeof *at);
+    if (!lists || !at)
+        return bw_fail_nomem(b->ctx);
+    for (uint32_t i = 0; i < b->nentries; i++)
+        at[b->entries[i].key + 1]++;
+    for (uint32_t k = 0; k < ix->nkeys; k++) {
+        ix->keys[k].policies = lists + at[k];
+        ix->keys[k].n = at[k + 1];
+        at[k + 1] += at[k];
+    }
+    for (uint32_t i = 0; i < b->nentries; i++)
+        lists[at[b->entries[i].key]++] = b->entries[i].policy;
+    return BW_OK;
+}
+
+bw_status bw_cedar__index_build(bw_ctx *ctx, bw_cedar_policies *set)
+{
+    builder b = {.ctx = ctx, .pool = set->pool};
+    b.ix = bw_arena_calloc(set->pool, 1, sizeof *b.ix);
+    uint32_t *all = bw_arena_alloc(set->pool, 3 * (size_t)set->n * sizeof *all);
+    if (!b.ix || !all)
+        return bw_fail_nomem(ctx);
+    for (uint8_t var = 0; var < 3; var++) {
+        b.ix->all[var] = all;
+        for (uint32_t i = 0; i < set->n; i++) {
+            const bw_cedar__policy *p = &set->policies[i];
+            if (p->is_template)
+                continue;
+            if (p->scope[var].op == BW_CEDAR__SCOPE_ALL)
+                all[b.ix->nall[var]++] = i;
+            else
+                TRY(add_scope(&b, &p->scope[var], var, i));
+        }
+        all += b.ix->nall[var];
+    }
+    TRY(place(&b));
+    set->index = b.ix;
+    return BW_OK;
+}
+
+/* ---- asking ---- */
+static void mark(uint64_t *bits, const uint32_t *policies, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        bits[policies[i] / 64] |= (uint64_t)1 << (policies[i] % 64);
+}
+
+static void mark_key(const bw_cedar__index *ix, const bw_cedar__uid *uid, uint8_t var, uint8_t op,
+                     uint64_t *bits)
+{
+    const bw_cedar__key *k = find_key(ix, uid, var, op);
+    if (k)
+        mark(bits, k->policies, k->n);
+}
+
+typedef struct marking {
+    const bw_cedar__index *ix;
+    uint64_t *bits;
+    uint8_t var;
+} marking;
+
+static void mark_ancestor(const bw_cedar__uid *uid, void *user)
+{
+    const marking *m = user;
+    mark_key(m->ix, uid, m->var, BW_CEDAR__SCOPE_IN, m->bits);
+}
+
+static void mark_ins(const bw_cedar__index *ix, bw_cedar__run *run, uint8_t var, uint64_t *bits)
 {
     const bw_cedar__uid *uid = run->vars[var].u.uid;
-    switch ((bw_cedar__scope_op)s->op) {
-    case BW_CEDAR__SCOPE_ALL:
-        return true;
-    case BW_CEDAR__SCOPE_EQ:
-        return bw_cedar__uid_eq(uid, s->uids);
-    case BW_CEDAR__SCOPE_IS:
-        return bw_str_eq(uid->type, s->type);
-    case BW_CEDAR__SCOPE_IS_IN:
-        if (!bw_str_eq(uid->type, s->type))
-            return false;
-        break;
-    case BW_CEDAR__SCOPE_IN:
-    case BW_CEDAR__SCOPE_IN_LIST:
-        break;
+    marking m = {ix, bits, var};
+    if (bw_cedar__each_ancestor(run, uid, ix->nin[var], mark_ancestor, &m)) {
+        mark_ancestor(uid, &m);
+        return;
     }
-    for (uint32_t i = 0; i < s->n; i++)
-        if (bw_cedar__is_in(run, uid, &s->uids[i]))
-            return true;
-    return false;
+    for (uint32_t k = 0; k < ix->nkeys; k++) {
+        const bw_cedar__key *key = &ix->keys[k];
+        if (key->var == var && key->op == BW_CEDAR__SCOPE_IN && bw_cedar__is_in(run, uid, &key->uid))
+            mark(bits, key->policies, key->n);
+    }
 }
 
 bw_status bw_cedar__index_match(const bw_cedar_policies *set, bw_cedar__run *run, uint64_t **out)
 {
-    uint64_t *bits = bw_arena_calloc(run->ctx, set->n / 64 + 1, sizeof *bits);
+    size_t words = set->n / 64 + 1;
+    uint64_t *bits = bw_arena_calloc(run->ctx, 2 * words, sizeof *bits);
     if (!bits)
         return bw_fail_nomem(run->ctx);
-    for (uint32_t i = 0; i < set->n; i++) {
-        const bw_cedar__policy *p = &set->policies[i];
-        if (!p->is_template && scope_matches(run, &p->scope[0], 0) &&
-            scope_matches(run, &p->scope[1], 1) && scope_matches(run, &p->scope[2], 2))
-            bits[i / 64] |= (uint64_t)1 << (i % 64);
+    for (uint8_t var = 0; var < 3; var++) {
+        uint64_t *here = var == 0 ? bits : bits + words;
+        if (var > 1)
+            memset(here, 0, words * sizeof *here);
+        const bw_cedar__uid *uid = run->vars[var].u.uid;
+        bw_cedar__uid type = bw_cedar__uid_make(uid->type, (bw_str){0});
+        mark(here, set->index->all[var], set->index->nall[var]);
+        mark_key(set->index, uid, var, BW_CEDAR__SCOPE_EQ, here);
+        mark_key(set->index, &type, var, BW_CEDAR__SCOPE_IS, here);
+        if (set->index->nin[var])
+            mark_ins(set->index, run, var, here);
+        for (size_t w = 0; w < words && var > 0; w++)
+            bits[w] &= here[w];
     }
+    for (size_t w = 0; w < words; w++)
+        for (uint64_t left = bits[w]; left; left &= left - 1) {
+            const bw_cedar__policy *p = &set->policies[w * 64 + (size_t)__builtin_ctzll(left)];
+            for (int var = 0; var < 3; var++)
+                if (p->scope[var].op == BW_CEDAR__SCOPE_IS_IN &&
+                    !bw_str_eq(p->scope[var].type, run->vars[var].u.uid->type))
+                    bits[w] &= ~(left & -left);
+        }
+    if (run->nomem) /* an ancestry was not walked: the marks are not to be trusted */
+        return bw_fail_nomem(run->ctx);
     *out = bits;
     return BW_OK;
 }
