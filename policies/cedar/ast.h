@@ -98,6 +98,9 @@ struct bw_cedar_policies {
     bool context_whole;          /* context is also used as a whole */
 };
 
+/* Fills context_names and context_whole. */
+BW_MUST_USE bw_status bw_cedar__note_context(bw_ctx *ctx, bw_cedar_policies *set);
+
 /* Calls visit on every node under root, parents first; stops when it returns false. The
  * stack lives in ctx's arena. */
 BW_MUST_USE bw_status bw_cedar__walk(bw_ctx *ctx, const bw_cedar__expr *root,

@@ -798,58 +798,6 @@ static bw_status parse_policy(parser *p, bw_cedar__policy *policy)
     return BW_OK;
 }
 
-/* ---- what of the context is read ---- */
-typedef struct context_use {
-    parser *p;
-    list names;
-    uint32_t vars, accesses;
-    bw_status st;
-} context_use;
-
-static bool visit_context(const bw_cedar__expr *e, void *user)
-{
-    context_use *u = user;
-    if (e->op == BW_CEDAR__VAR && e->which == BW_CEDAR__CONTEXT)
-        u->vars++;
-    if ((e->op != BW_CEDAR__GET && e->op != BW_CEDAR__HAS) || e->child[0]->op != BW_CEDAR__VAR ||
-        e->child[0]->which != BW_CEDAR__CONTEXT)
-        return true;
-    u->accesses++;
-    for (uint32_t i = 0; i < u->names.n; i++)
-        if (bw_str_eq(((bw_str *)u->names.items)[i], e->u.names[0]))
-            return true;
-    if (u->names.n >= 256) { /* the look above is quadratic: beyond this, all of it */
-        u->accesses--;
-        return true;
-    }
-    u->st = list_add(u->p, &u->names, &e->u.names[0], sizeof(bw_str));
-    return u->st == BW_OK;
-}
-
-static bw_status note_context(parser *p, bw_cedar_policies *set)
-{
-    context_use u = {.p = p};
-    const void *kept;
-    for (uint32_t i = 0; i < set->n; i++)
-        for (uint32_t c = 0; c < set->policies[i].nclauses; c++) {
-            TRY(bw_cedar__walk(p->ctx, set->policies[i].clauses[c].body, visit_context, &u));
-            TRY(u.st);
-        }
-    TRY(list_keep(p, &u.names, sizeof(bw_str), &kept));
-    set->context_names = kept;
-    set->ncontext_names = u.names.n;
-    set->context_whole = u.vars != u.accesses;
-    return BW_OK;
-}
-
-bool bw_cedar_policies_read_context(const bw_cedar_policies *p, bw_str attribute)
-{
-    for (uint32_t i = 0; i < p->ncontext_names; i++)
-        if (bw_str_eq(p->context_names[i], attribute))
-            return true;
-    return p->context_whole;
-}
-
 static bw_status parse_all(parser *p, bw_cedar_policies *set)
 {
     list all = {0};
@@ -871,7 +819,7 @@ static bw_status parse_all(parser *p, bw_cedar_policies *set)
     TRY(list_keep(p, &all, sizeof(bw_cedar__policy), &kept));
     set->policies = (bw_cedar__policy *)(uintptr_t)kept;
     set->n = all.n;
-    TRY(note_context(p, set));
+    TRY(bw_cedar__note_context(p->ctx, set));
     return bw_cedar__index_build(p->ctx, set);
 }
 

@@ -66,8 +66,7 @@ static int cmp_members(const bw_cedar_value *a, const bw_cedar_value *b, uint64_
     return 0;
 }
 
-/* Recursion follows the nesting of values, which the builders of values bound
- * (BW_CEDAR_VALUE_DEPTH_MAX). */
+/* Recursion follows the nesting of values, which is bounded (value.h). */
 int bw_cedar__cmp(const bw_cedar_value *a, const bw_cedar_value *b, uint64_t *cost)
 {
     ++*cost;

@@ -1,7 +1,9 @@
 /* Cedar values: what expressions yield, attributes hold and contexts are made of.
  *
  * A value is 16 bytes and immutable; what it points to lives as long as the arena (a
- * request's, a policy set's, an entity store's) it was built in. Sets are kept sorted by
+ * request's, a policy set's, an entity store's) it was built in. Values nest as deep as
+ * data and expression together, each bounded by BW_CEDAR_DEPTH_MAX, so walking one by
+ * recursion is bounded too. Sets are kept sorted by
  * bw_cedar__cmp without duplicates and records sorted by key, so equality is one walk and
  * membership a binary search. */
 #ifndef BW_CEDAR_VALUE_H
@@ -14,8 +16,7 @@ enum {
     BW_CEDAR_POLICIES_MAX = 65536,    /* policies in a set */
     BW_CEDAR_ENTITIES_MAX = 4000000,  /* entities in a store */
     BW_CEDAR_ANCESTORS_MAX = 65536,   /* ancestors of one entity */
-    BW_CEDAR_STEPS_MAX = 10000000,    /* units of work in one authorization: a second at worst */
-    BW_CEDAR_VALUE_DEPTH_MAX = 4 * 300 /* nesting of a value: data inside data inside a set literal */
+    BW_CEDAR_STEPS_MAX = 10000000     /* units of work in one authorization: a second at worst */
 };
 
 typedef enum bw_cedar__kind {
