@@ -68,7 +68,6 @@ static inline void cell_reopen(cell *c)
 {
     bw_engine_close(c->engine);
     c->engine = NULL;
-    bw_ctx_reset(c->ctx);
     cell_open(c);
 }
 
