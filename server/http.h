@@ -87,7 +87,8 @@ const struct bw_encoder *bw_server_encoder(const bw_server *server); /* NULL: no
  * BW_ENOTFOUND when the collection is not there or not the caller's to see. info may be NULL. */
 BW_MUST_USE bw_status bw_gate_permit(bw_request *r, bw_str collection, bw_action action,
                                      bw_collection_info *info, bw_permit *out);
-/* The four sets of a write. */
+/* The four sets of a write. Asked for after bw_gate_class: the classes that the request
+ * itself names are candidates as well as those that the collection holds. */
 BW_MUST_USE bw_status bw_gate_access(bw_request *r, bw_str collection, bw_collection_info *info, bw_access *out);
 /* Label set of one point: `given` (a JSON object, or NULL) or the key's default or the
  * collection's; puts the class into the engine, decides Store. BW_EINVALID with

@@ -121,13 +121,16 @@ static bw_status delete_vectors_op(bw_qdrant_call *c, const bw_json *body, bw_op
 static bw_status one(bw_request *r, bw_response *response, op_reader read)
 {
     bw_qdrant_call c;
+    bw_permit readable;
     bw_access access;
     bw_op op;
     bw_status s = bw_qdrant__begin(&c, r, response, true);
     if (s == BW_OK)
-        s = bw_qdrant__access(&c, &access);
+        s = bw_qdrant__permit(&c, BW_ACTION_QUERY, &readable);
     if (s == BW_OK)
         s = read(&c, c.body, &op);
+    if (s == BW_OK) /* after the body: the classes that it names are candidates too */
+        s = bw_qdrant__access(&c, &access);
     return bw_qdrant__end(&c, s == BW_OK ? write_ops(&c, &access, &op, 1, false) : s);
 }
 
@@ -196,12 +199,13 @@ static bw_status batch_op(bw_qdrant_call *c, const bw_json *node, bw_op *op)
 bw_status bw_qdrant_points_batch(bw_request *r, bw_response *response)
 {
     bw_qdrant_call c;
+    bw_permit readable;
     bw_access access;
     const bw_json *e = NULL;
     uint32_t n = 0;
     bw_status s = bw_qdrant__begin(&c, r, response, true);
     if (s == BW_OK)
-        s = bw_qdrant__access(&c, &access);
+        s = bw_qdrant__permit(&c, BW_ACTION_QUERY, &readable);
     if (s == BW_OK)
         s = bw_qdrant__list(&c.p, bw_json_get_value(c.body, "operations"), "operations",
                             BW_LIMIT_OPERATIONS, &e, &n);
@@ -210,5 +214,7 @@ bw_status bw_qdrant_points_batch(bw_request *r, bw_response *response)
         s = bw_fail_nomem(r->ctx);
     for (uint32_t i = 0; s == BW_OK && i < n; i++, e = e->next)
         s = batch_op(&c, e, &ops[i]);
+    if (s == BW_OK)
+        s = bw_qdrant__access(&c, &access);
     return bw_qdrant__end(&c, s == BW_OK ? write_ops(&c, &access, ops, n, true) : s);
 }
