@@ -1,8 +1,8 @@
-/* Payload paths and values over JSON bytes: the path grammar, what a path reaches, exact
- * numbers, strings with escapes, dates, words. Cases marked engine were asked of
+/* Payload paths and values over JSON bytes: the path grammar, what a path reaches,
+ * exact numbers, strings with escapes, dates, words. Cases marked engine were asked of
  * Qdrant's own engine. */
-#include "engine/partition/payload.h"
 #include "engine/base/json.h"
+#include "engine/partition/payload.h"
 #include "rnd.h"
 
 #include <setjmp.h>
@@ -31,7 +31,8 @@ static bool note(void *arg, bw_str raw)
 {
     reached *r = arg;
     size_t at = strlen(r->text);
-    snprintf(r->text + at, sizeof r->text - at, "%s%.*s", r->n ? "|" : "", (int)raw.len, raw.ptr);
+    snprintf(r->text + at, sizeof r->text - at, "%s%.*s", r->n ? "|" : "", (int)raw.len,
+             raw.ptr);
     return ++r->n != r->stop;
 }
 
@@ -46,12 +47,31 @@ static const char *reach(bw_ctx *ctx, reached *r, const char *path, const char *
 
 static void test_path__grammar_is_qdrants(void **state)
 {
-    static const char *const good[] = {"a", "\xc3\xbc.b", "\"a b\".c", "a.\"b\"", "a-b", "a_1",
-                                       "a[0][1]", "a[]", "a[].b[0].c", "\"\"", "a[00]",
-                                       "a.\"\".b", "7", "\"tb_9.6.11\""};
-    static const char *const bad[] = {"", "my key", "a..b", "a/b", "a.b[]c", "[0]", "a[*]", "a[-1]",
-                                      " a", "a:b", "$a", "a.", "a[", "a[0", "a[\"x\"]", "\"a",
-                                      "a[18446744073709551616]", "\"a\"b", "\"a\\\"b\"", ".a", "a\xff"};
+    static const char *const good[] = {
+        "a",     "\xc3\xbc.b", "\"a b\".c", "a.\"b\"",      "a-b",
+        "a_1",   "a[0][1]",    "a[]",       "a[].b[0].c",   "\"\"",
+        "a[00]", "a.\"\".b",   "7",         "\"tb_9.6.11\""};
+    static const char *const bad[] = {"",
+                                      "my key",
+                                      "a..b",
+                                      "a/b",
+                                      "a.b[]c",
+                                      "[0]",
+                                      "a[*]",
+                                      "a[-1]",
+                                      " a",
+                                      "a:b",
+                                      "$a",
+                                      "a.",
+                                      "a[",
+                                      "a[0",
+                                      "a[\"x\"]",
+                                      "\"a",
+                                      "a[18446744073709551616]",
+                                      "\"a\"b",
+                                      "\"a\\\"b\"",
+                                      ".a",
+                                      "a\xff"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         bw_path p;
         if (bw_path_parse(*state, bw_str_c(good[i]), &p) != BW_OK)
@@ -79,14 +99,17 @@ static void test_path__depth_is_capped(void **state)
 static void test_path__reaches_what_it_names(void **state)
 {
     reached r;
-    const char *doc = "{ \"a\" : {\"b\":[1,{\"c\":\"x\"},[2,3]], \"q\":null},\"a.b\":7,\"s\":\"}{\\\"\","
-                      "\"\\u00e9\":5,\"e\":[],\"l\":[{\"k\":1},{\"k\":[2]},4,{\"z\":0}]}";
+    const char *doc =
+        "{ \"a\" : {\"b\":[1,{\"c\":\"x\"},[2,3]], "
+        "\"q\":null},\"a.b\":7,\"s\":\"}{\\\"\","
+        "\"\\u00e9\":5,\"e\":[],\"l\":[{\"k\":1},{\"k\":[2]},4,{\"z\":0}]}";
     assert_string_equal(reach(*state, &r, "a.b", doc), "[1,{\"c\":\"x\"},[2,3]]");
     assert_string_equal(reach(*state, &r, "a.b[]", doc), "1|{\"c\":\"x\"}|[2,3]");
     assert_string_equal(reach(*state, &r, "a.b[][]", doc), "2|3");
     assert_string_equal(reach(*state, &r, "a.b[1].c", doc), "\"x\"");
     assert_string_equal(reach(*state, &r, "a.b[7]", doc), "");
-    assert_string_equal(reach(*state, &r, "a.b.c", doc), ""); /* never into an array by itself */
+    assert_string_equal(reach(*state, &r, "a.b.c", doc),
+                        ""); /* never into an array by itself */
     assert_string_equal(reach(*state, &r, "\"a.b\"", doc), "7");
     assert_string_equal(reach(*state, &r, "s", doc), "\"}{\\\"\"");
     assert_string_equal(reach(*state, &r, "\xc3\xa9", doc), "5"); /* an escaped key */
@@ -109,7 +132,8 @@ static void test_path__stops_when_told(void **state)
 /* Bytes that are no JSON must not lead past their end (the sanitizer watches). */
 static void test_path__damaged_bytes_stay_inside(void **state)
 {
-    static const char doc[] = "{\"a\":{\"b\":[1,\"x\\\"y\",{\"c\":null}]},\"d\":\"\\u00e9\\n\",\"e\":-1.5e3}";
+    static const char doc[] =
+        "{\"a\":{\"b\":[1,\"x\\\"y\",{\"c\":null}]},\"d\":\"\\u00e9\\n\",\"e\":-1.5e3}";
     static const char *const paths[] = {"a.b[].c", "a.b[1]", "d", "e", "a"};
     rnd r = rnd_start("damaged", 7);
     for (int round = 0; round < 3000; round++) {
@@ -123,7 +147,8 @@ static void test_path__damaged_bytes_stay_inside(void **state)
         reached got = {.n = 0};
         bw_buf scratch = {0};
         bw_str s;
-        assert_int_equal(bw_path_parse(*state, bw_str_c(paths[rnd_below(&r, 5)]), &p), BW_OK);
+        assert_int_equal(bw_path_parse(*state, bw_str_c(paths[rnd_below(&r, 5)]), &p),
+                         BW_OK);
         bw_path_each(&p, (bw_str){copy, n}, note, &got);
         bw_number v;
         (void)bw_raw_number((bw_str){copy, n}, &v);
@@ -145,11 +170,27 @@ static void test_number__order_is_that_of_the_reals(void **state)
 {
     (void)state;
     /* Rising, each twice or more where two spellings mean one number. */
-    static const char *const rising[] = {
-        "-1e300", "-9223372036854775809", "-9223372036854775808", "-9007199254740993", "-2.5", "-2",
-        "-0.5", "0", "0.5", "1", "1.5", "9007199254740991", "9007199254740992", "9007199254740993",
-        "9007199254740994", "9223372036854775807", "9223372036854775808", "18446744073709551614",
-        "18446744073709551615", "1e20", "1e300"};
+    static const char *const rising[] = {"-1e300",
+                                         "-9223372036854775809",
+                                         "-9223372036854775808",
+                                         "-9007199254740993",
+                                         "-2.5",
+                                         "-2",
+                                         "-0.5",
+                                         "0",
+                                         "0.5",
+                                         "1",
+                                         "1.5",
+                                         "9007199254740991",
+                                         "9007199254740992",
+                                         "9007199254740993",
+                                         "9007199254740994",
+                                         "9223372036854775807",
+                                         "9223372036854775808",
+                                         "18446744073709551614",
+                                         "18446744073709551615",
+                                         "1e20",
+                                         "1e300"};
     size_t n = sizeof rising / sizeof *rising;
     for (size_t i = 0; i < n; i++) {
         for (size_t j = 0; j < n; j++) {
@@ -160,10 +201,12 @@ static void test_number__order_is_that_of_the_reals(void **state)
             if (i == 2 && j == 1)
                 want = 0;
             if (got != want)
-                fail_msg("%s against %s: %d, expected %d", rising[i], rising[j], got, want);
+                fail_msg("%s against %s: %d, expected %d", rising[i], rising[j], got,
+                         want);
         }
     }
-    bw_number x = number("42"), y = number("42.0"), z = number("-0"), zero = number("0");
+    bw_number x = number("42"), y = number("42.0"), z = number("-0"),
+              zero = number("0");
     assert_int_equal(bw_number_cmp(&x, &y), 0);
     assert_true(x.is_int);
     assert_false(y.is_int);
@@ -188,9 +231,12 @@ static void test_number__long_text_is_read_whole(void **state)
 static void test_string__unescapes_what_json_escapes(void **state)
 {
     (void)state;
-    static const char *const cases[][2] = {
-        {"\"plain\"", "plain"}, {"\"\"", ""},       {"\"a\\n\\t\\\"\\\\\\/b\"", "a\n\t\"\\/b"},
-        {"\"\\u00e9\"", "\xc3\xa9"}, {"\"\\ud83d\\ude00x\"", "\xf0\x9f\x98\x80x"}, {"\"\\u20AC\"", "\xe2\x82\xac"}};
+    static const char *const cases[][2] = {{"\"plain\"", "plain"},
+                                           {"\"\"", ""},
+                                           {"\"a\\n\\t\\\"\\\\\\/b\"", "a\n\t\"\\/b"},
+                                           {"\"\\u00e9\"", "\xc3\xa9"},
+                                           {"\"\\ud83d\\ude00x\"", "\xf0\x9f\x98\x80x"},
+                                           {"\"\\u20AC\"", "\xe2\x82\xac"}};
     bw_buf scratch = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         bw_str s;
@@ -239,7 +285,8 @@ static void test_words__are_split_as_the_engine_splits(void **state)
         {"Ünïcode straße", "ünïcode|straße"},
         {"it's 12", "it|s|12"},
         {" -!", ""},
-        {"\xe4\xb8\xad\xe6\x96\x87 \xe6\x96\x87", "\xe4\xb8\xad\xe6\x96\x87|\xe6\x96\x87"},
+        {"\xe4\xb8\xad\xe6\x96\x87 \xe6\x96\x87",
+         "\xe4\xb8\xad\xe6\x96\x87|\xe6\x96\x87"},
         {"bad\xff utf", "bad|utf"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         bw_buf b = {0};
@@ -251,7 +298,8 @@ static void test_words__are_split_as_the_engine_splits(void **state)
     }
 }
 
-/* The scanner against the strict reader: every member and element, on random documents. */
+/* The scanner against the strict reader: every member and element, on random documents.
+ */
 static void put_random(rnd *r, bw_buf *b, unsigned depth)
 {
     size_t kind = rnd_below(r, depth > 3 ? 4 : 6);
@@ -315,7 +363,8 @@ static void test_scanner__agrees_with_the_reader(void **state)
         bw_buf_puts(&b, "{\"k\":");
         put_random(&r, &b, 0);
         bw_buf_puts(&b, "}");
-        assert_int_equal(bw_json_parse(*state, bw_buf_view(&b), BW_JSON_REQUEST, &root), BW_OK);
+        assert_int_equal(bw_json_parse(*state, bw_buf_view(&b), BW_JSON_REQUEST, &root),
+                         BW_OK);
         same_tree(*state, root, bw_buf_view(&b));
         bw_buf_clear(&b);
         bw_ctx_reset(*state);
@@ -327,15 +376,18 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_path__grammar_is_qdrants, setup, teardown),
         cmocka_unit_test_setup_teardown(test_path__depth_is_capped, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_path__reaches_what_it_names, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_path__reaches_what_it_names, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_path__stops_when_told, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_path__damaged_bytes_stay_inside, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_path__damaged_bytes_stay_inside, setup,
+                                        teardown),
         cmocka_unit_test(test_number__order_is_that_of_the_reals),
         cmocka_unit_test(test_number__long_text_is_read_whole),
         cmocka_unit_test(test_string__unescapes_what_json_escapes),
         cmocka_unit_test(test_time__years_beyond_nanoseconds_are_the_ends),
         cmocka_unit_test(test_words__are_split_as_the_engine_splits),
-        cmocka_unit_test_setup_teardown(test_scanner__agrees_with_the_reader, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_scanner__agrees_with_the_reader, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

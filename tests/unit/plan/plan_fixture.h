@@ -1,6 +1,6 @@
-/* A cell in a temporary folder with one collection, points in several classes, and short
- * ways to write filters and to look at answers. Filters are written in the wire's JSON
- * and read here without the checks that server/ makes. */
+/* A cell in a temporary folder with one collection, points in several classes, and
+ * short ways to write filters and to look at answers. Filters are written in the wire's
+ * JSON and read here without the checks that server/ makes. */
 #ifndef BW_PLAN_FIXTURE_H
 #define BW_PLAN_FIXTURE_H
 #include "engine/base/json.h"
@@ -29,7 +29,7 @@ typedef struct fixture {
 } fixture;
 
 #define FX_TENANT BW_STR("t")
-#define FX_NAME BW_STR("c")
+#define FX_NAME   BW_STR("c")
 
 static inline void fx_ok(const fixture *f, const bw_ctx *ctx, bw_status st)
 {
@@ -38,7 +38,8 @@ static inline void fx_ok(const fixture *f, const bw_ctx *ctx, bw_status st)
         fail_msg("%s: %s", bw_status_name(st), bw_ctx_message(ctx));
 }
 
-static inline int fx_remove(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+static inline int fx_remove(const char *path, const struct stat *st, int flag,
+                            struct FTW *ftw)
 {
     (void)st, (void)flag, (void)ftw;
     return remove(path);
@@ -62,7 +63,10 @@ static inline fixture *fx_new(const bw_vector_spec *vectors, uint32_t nvectors)
     f->all = (bw_permit){f->classes, FX_CLASSES};
     f->permit = f->all;
     f->read = (bw_read){FX_TENANT, FX_NAME, &f->permit, 1000, NULL, false};
-    bw_collection_info info = {.tenant = FX_TENANT, .name = FX_NAME, .vectors = vectors, .nvectors = nvectors,
+    bw_collection_info info = {.tenant = FX_TENANT,
+                               .name = FX_NAME,
+                               .vectors = vectors,
+                               .nvectors = nvectors,
                                .settings = BW_STR("{}")};
     fx_ok(f, f->ctx, bw_collection_create(f->ctx, f->engine, &info));
     return f;
@@ -85,7 +89,8 @@ static inline bw_point_id fx_id(uint64_t n)
 static inline void fx_index(fixture *f, const char *field, const char *type)
 {
     bw_index_spec spec = {bw_str_c(field), bw_str_c(type), {NULL, 0}};
-    fx_ok(f, f->wctx, bw_collection_index_put(f->wctx, f->engine, FX_TENANT, FX_NAME, &spec));
+    fx_ok(f, f->wctx,
+          bw_collection_index_put(f->wctx, f->engine, FX_TENANT, FX_NAME, &spec));
     bw_ctx_reset(f->wctx);
 }
 
@@ -93,7 +98,8 @@ static inline void fx_write(fixture *f, const bw_op *op, const bw_permit *who)
 {
     bw_access access = {*who, *who, *who, *who};
     bw_write_result result = {0};
-    fx_ok(f, f->wctx, bw_write(f->wctx, f->engine, FX_TENANT, FX_NAME, &access, op, 1, &result));
+    fx_ok(f, f->wctx,
+          bw_write(f->wctx, f->engine, FX_TENANT, FX_NAME, &access, op, 1, &result));
     bw_ctx_reset(f->wctx);
 }
 
@@ -107,11 +113,16 @@ static inline void fx_point(fixture *f, int class, bw_point p)
 }
 
 /* One dense unnamed vector. */
-static inline void fx_put(fixture *f, int class, uint64_t id, float x, float y, const char *payload)
+static inline void fx_put(fixture *f, int class, uint64_t id, float x, float y,
+                          const char *payload)
 {
     float values[FX_DIM] = {x, y};
     bw_vector v = {BW_STR(""), values, NULL, FX_DIM, false};
-    fx_point(f, class, (bw_point){.id = fx_id(id), .payload = bw_str_c(payload), .vectors = &v, .nvectors = 1});
+    fx_point(f, class,
+             (bw_point){.id = fx_id(id),
+                        .payload = bw_str_c(payload),
+                        .vectors = &v,
+                        .nvectors = 1});
 }
 
 /* ---- filters from JSON ---- */
@@ -154,7 +165,8 @@ static inline bw_number fx_bound(const bw_json *v, bool *has, bool *date)
     if (v->kind == BW_JSON_STRING) {
         *date = true;
         assert_true(bw_payload_time(v->str, &ns));
-        return (bw_number){true, ns < 0, ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns, (double)ns};
+        return (bw_number){true, ns < 0, ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns,
+                           (double)ns};
     }
     return (bw_number){v->is_int, v->negative && v->is_int, v->mag, v->real};
 }
@@ -259,7 +271,8 @@ static inline bw_condition fx_condition(bw_ctx *ctx, const bw_json *n)
     return c;
 }
 
-static inline const bw_condition *fx_list(bw_ctx *ctx, const bw_json *node, const char *name, uint32_t *n)
+static inline const bw_condition *fx_list(bw_ctx *ctx, const bw_json *node,
+                                          const char *name, uint32_t *n)
 {
     const bw_json *list = bw_json_get(node, name), *e = NULL;
     *n = 0;
@@ -309,7 +322,8 @@ static inline const char *fx_hits(fixture *f, const bw_hit *hits, size_t n, bool
     return out.ptr;
 }
 
-/* Runs one query; the text lives until the fixture's ctx is reset by the next fx_… call. */
+/* Runs one query; the text lives until the fixture's ctx is reset by the next fx_…
+ * call. */
 static inline const char *fx_query(fixture *f, const bw_query *q, bool scores)
 {
     bw_result *r;

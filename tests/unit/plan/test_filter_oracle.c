@@ -5,7 +5,8 @@
  * JSON), resolves paths from a hand-written table of steps, compares integers in 128
  * bits, splits words by hand and knows the instants of the dates that it hands out.
  * Every filter asked is {must: [live = true, F]}; the writer's points have no `live`.
- * BW_NIGHTLY=1 asks 10,000 filters, else 1,000; the seed is printed, BW_SEED sets it. */
+ * BW_NIGHTLY=1 asks 10,000 filters, else 1,000; the seed is printed, BW_SEED sets it.
+ */
 #include "plan_fixture.h"
 #include "rnd.h"
 
@@ -16,7 +17,15 @@ enum { POINTS = 240, DEPTH = 3, KIDS = 4 };
 
 /* ---- trees ---- */
 
-typedef enum node_kind { N_NULL, N_BOOL, N_INT, N_REAL, N_STRING, N_ARRAY, N_OBJECT } node_kind;
+typedef enum node_kind {
+    N_NULL,
+    N_BOOL,
+    N_INT,
+    N_REAL,
+    N_STRING,
+    N_ARRAY,
+    N_OBJECT
+} node_kind;
 typedef struct node {
     node_kind kind;
     bool truth;
@@ -28,15 +37,27 @@ typedef struct node {
     int n;
 } node;
 
-static const char *const strings[] = {"a", "b", "red fox", "Fox, RED!", "blue", "", "1", "true", "q\"\\x", "fox_blue den"};
+static const char *const strings[] = {"a", "b", "red fox", "Fox, RED!", "blue",
+                                      "",  "1", "true",    "q\"\\x",    "fox_blue den"};
 static const struct {
     const char *text;
     int64_t s; /* seconds */
-} dates[] = {{"2024-01-01T00:00:00Z", 1704067200}, {"2024-01-01T02:00:00+02:00", 1704067200},
-             {"2023-06-01", 1685577600},           {"1969-12-31T23:59:59Z", -1}};
-static const char *const integers[] = {"0", "1", "-1", "2", "42", "9007199254740992", "9007199254740993",
-                                       "9223372036854775807", "-9223372036854775808", "18446744073709551615"};
-static const double reals[] = {0.0, 1.0, -1.0, 0.5, 42.0, 9007199254740992.0, 1e19, 18446744073709551616.0};
+} dates[] = {{"2024-01-01T00:00:00Z", 1704067200},
+             {"2024-01-01T02:00:00+02:00", 1704067200},
+             {"2023-06-01", 1685577600},
+             {"1969-12-31T23:59:59Z", -1}};
+static const char *const integers[] = {"0",
+                                       "1",
+                                       "-1",
+                                       "2",
+                                       "42",
+                                       "9007199254740992",
+                                       "9007199254740993",
+                                       "9223372036854775807",
+                                       "-9223372036854775808",
+                                       "18446744073709551615"};
+static const double reals[] = {
+    0.0, 1.0, -1.0, 0.5, 42.0, 9007199254740992.0, 1e19, 18446744073709551616.0};
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
 static __int128 int_of(const char *s)
@@ -57,7 +78,8 @@ static node *make(bw_ctx *ctx, node_kind kind)
 
 static node *random_scalar(bw_ctx *ctx, rnd *r)
 {
-    static const node_kind kinds[] = {N_NULL, N_BOOL, N_INT, N_INT, N_REAL, N_STRING, N_STRING, N_STRING};
+    static const node_kind kinds[] = {N_NULL, N_BOOL,   N_INT,    N_INT,
+                                      N_REAL, N_STRING, N_STRING, N_STRING};
     node *n = make(ctx, kinds[rnd_below(r, COUNT(kinds))]);
     n->truth = rnd_below(r, 2);
     n->real = reals[rnd_below(r, COUNT(reals))];
@@ -65,7 +87,8 @@ static node *random_scalar(bw_ctx *ctx, rnd *r)
     if (n->kind == N_INT)
         n->integer = int_of(n->text);
     if (n->kind == N_STRING)
-        n->text = rnd_below(r, 3) == 0 ? dates[rnd_below(r, COUNT(dates))].text : strings[rnd_below(r, COUNT(strings))];
+        n->text = rnd_below(r, 3) == 0 ? dates[rnd_below(r, COUNT(dates))].text
+                                       : strings[rnd_below(r, COUNT(strings))];
     return n;
 }
 
@@ -175,7 +198,9 @@ static const path_case paths[] = {
     {"zz", {{KEY, "zz"}}, 1},
 };
 /* Relative to an element, inside `nested`. */
-static const path_case inner_paths[] = {{"k", {{KEY, "k"}}, 1}, {"x", {{KEY, "x"}}, 1}, {"x[]", {{KEY, "x"}, {ALL, NULL}}, 2}};
+static const path_case inner_paths[] = {{"k", {{KEY, "k"}}, 1},
+                                        {"x", {{KEY, "x"}}, 1},
+                                        {"x[]", {{KEY, "x"}, {ALL, NULL}}, 2}};
 
 /* ---- filters: the engine's, and for each condition its path ---- */
 
@@ -211,7 +236,8 @@ static bw_number random_bound(rnd *r, bool date, bool small)
     }
     if (date) {
         int64_t ns = dates[rnd_below(r, COUNT(dates))].s * 1000000000;
-        return (bw_number){true, ns < 0, ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns, (double)ns};
+        return (bw_number){true, ns < 0, ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns,
+                           (double)ns};
     }
     if (rnd_below(r, 2))
         return number_of(integers[rnd_below(r, COUNT(integers))]);
@@ -236,10 +262,12 @@ static void random_values(bw_ctx *ctx, rnd *r, bw_condition *c, size_t n)
     for (size_t i = 0; i < n; i++) {
         size_t kind = rnd_below(r, 5);
         if (kind < 2) {
-            v[i] = (bw_value){.kind = BW_VALUE_STRING, .str = bw_str_c(strings[rnd_below(r, COUNT(strings))])};
+            v[i] = (bw_value){.kind = BW_VALUE_STRING,
+                              .str = bw_str_c(strings[rnd_below(r, COUNT(strings))])};
         } else if (kind < 4) {
             bw_number x = number_of(integers[rnd_below(r, COUNT(integers))]);
-            v[i] = (bw_value){.kind = BW_VALUE_INT, .mag = x.mag, .negative = x.negative};
+            v[i] =
+                (bw_value){.kind = BW_VALUE_INT, .mag = x.mag, .negative = x.negative};
         } else {
             v[i] = (bw_value){.kind = BW_VALUE_BOOL, .boolean = rnd_below(r, 2)};
         }
@@ -260,20 +288,26 @@ static void random_ids(bw_ctx *ctx, rnd *r, bw_condition *c)
 
 static const bw_filter *random_filter(bw_ctx *ctx, rnd *r, int depth, bool inner);
 
-static void random_condition(bw_ctx *ctx, rnd *r, int depth, bool inner, bw_condition *c)
+static void random_condition(bw_ctx *ctx, rnd *r, int depth, bool inner,
+                             bw_condition *c)
 {
-    static const char *const texts[] = {"fox", "RED fox", "den blue", "a", "", "1", "fox fox"};
+    static const char *const texts[] = {"fox", "RED fox", "den blue", "a",
+                                        "",    "1",       "fox fox"};
     size_t kind = rnd_below(r, depth < DEPTH ? 14 : 11);
     *c = (bw_condition){0};
-    const path_case *path = inner ? &inner_paths[rnd_below(r, COUNT(inner_paths))] : &paths[rnd_below(r, COUNT(paths))];
+    const path_case *path = inner ? &inner_paths[rnd_below(r, COUNT(inner_paths))]
+                                  : &paths[rnd_below(r, COUNT(paths))];
     c->key = bw_str_c(path->text);
     c->negate = rnd_below(r, 2);
     static const bw_condition_kind kinds[] = {
-        BW_COND_MATCH_VALUE, BW_COND_MATCH_ANY, BW_COND_MATCH_EXCEPT, BW_COND_MATCH_TEXT, BW_COND_RANGE,
-        BW_COND_DATE_RANGE, BW_COND_VALUES_COUNT, BW_COND_IS_EMPTY, BW_COND_IS_NULL, BW_COND_HAS_ID,
-        BW_COND_HAS_VECTOR, BW_COND_NESTED, BW_COND_FILTER, BW_COND_FILTER};
+        BW_COND_MATCH_VALUE,  BW_COND_MATCH_ANY,  BW_COND_MATCH_EXCEPT,
+        BW_COND_MATCH_TEXT,   BW_COND_RANGE,      BW_COND_DATE_RANGE,
+        BW_COND_VALUES_COUNT, BW_COND_IS_EMPTY,   BW_COND_IS_NULL,
+        BW_COND_HAS_ID,       BW_COND_HAS_VECTOR, BW_COND_NESTED,
+        BW_COND_FILTER,       BW_COND_FILTER};
     c->kind = kinds[kind];
-    random_range(r, &c->range, c->kind == BW_COND_DATE_RANGE, c->kind == BW_COND_VALUES_COUNT);
+    random_range(r, &c->range, c->kind == BW_COND_DATE_RANGE,
+                 c->kind == BW_COND_VALUES_COUNT);
     random_values(ctx, r, c, c->kind == BW_COND_MATCH_VALUE ? 1 : rnd_below(r, 4));
     c->text = bw_str_c(texts[rnd_below(r, COUNT(texts))]);
     if (c->kind == BW_COND_HAS_ID)
@@ -285,12 +319,14 @@ static void random_condition(bw_ctx *ctx, rnd *r, int depth, bool inner, bw_cond
         c->key = bw_str_c(path->text);
     }
     if (c->kind == BW_COND_NESTED || c->kind == BW_COND_FILTER)
-        c->filter = random_filter(ctx, r, depth + 1, inner || c->kind == BW_COND_NESTED);
+        c->filter =
+            random_filter(ctx, r, depth + 1, inner || c->kind == BW_COND_NESTED);
     assert_true(nregistry < COUNT(registry));
     registry[nregistry++] = (cond_path){c, path};
 }
 
-static const bw_condition *random_list(bw_ctx *ctx, rnd *r, int depth, bool inner, uint32_t *n)
+static const bw_condition *random_list(bw_ctx *ctx, rnd *r, int depth, bool inner,
+                                       uint32_t *n)
 {
     *n = (uint32_t)(rnd_below(r, 2) ? 0 : 1 + rnd_below(r, 2));
     bw_condition *list = bw_arena_calloc(ctx, *n, sizeof *list);
@@ -329,8 +365,9 @@ static void resolve(const node *n, const path_case *p, int step, reached *out)
     }
     int want = p->steps[step].step;
     for (int i = 0; i < n->n; i++) {
-        bool take = n->kind == N_OBJECT ? want == KEY && strcmp(n->keys[i], p->steps[step].key) == 0
-                                        : n->kind == N_ARRAY && (want == ALL || want == i);
+        bool take = n->kind == N_OBJECT
+                        ? want == KEY && strcmp(n->keys[i], p->steps[step].key) == 0
+                        : n->kind == N_ARRAY && (want == ALL || want == i);
         if (take)
             resolve(n->kids[i], p, step + 1, out);
     }
@@ -341,8 +378,10 @@ static bool is_value(const node *n, const bw_value *v)
     if (v->kind == BW_VALUE_BOOL)
         return n->kind == N_BOOL && n->truth == v->boolean;
     if (v->kind == BW_VALUE_INT)
-        return n->kind == N_INT && n->integer == (v->negative ? -(__int128)v->mag : (__int128)v->mag);
-    return n->kind == N_STRING && strlen(n->text) == v->str.len && memcmp(n->text, v->str.ptr, v->str.len) == 0;
+        return n->kind == N_INT &&
+               n->integer == (v->negative ? -(__int128)v->mag : (__int128)v->mag);
+    return n->kind == N_STRING && strlen(n->text) == v->str.len &&
+           memcmp(n->text, v->str.ptr, v->str.len) == 0;
 }
 
 static bool in_list(const node *n, const bw_condition *c)
@@ -354,18 +393,22 @@ static bool in_list(const node *n, const bw_condition *c)
     return false;
 }
 
-/* a − b's sign; all doubles of the test are whole or halves below 2^65: doubled, exact. */
+/* a − b's sign; all doubles of the test are whole or halves below 2^65: doubled, exact.
+ */
 static int compare(const node *a, const bw_number *b)
 {
     __int128 x = a->kind == N_INT ? a->integer * 2 : (__int128)(a->real * 2);
-    __int128 y = b->is_int ? (b->negative ? -(__int128)b->mag : (__int128)b->mag) * 2 : (__int128)(b->real * 2);
+    __int128 y = b->is_int ? (b->negative ? -(__int128)b->mag : (__int128)b->mag) * 2
+                           : (__int128)(b->real * 2);
     return (x > y) - (x < y);
 }
 
 static bool in_range(const node *n, const bw_range *r)
 {
-    return (!r->has_gt || compare(n, &r->gt) > 0) && (!r->has_gte || compare(n, &r->gte) >= 0) &&
-           (!r->has_lt || compare(n, &r->lt) < 0) && (!r->has_lte || compare(n, &r->lte) <= 0);
+    return (!r->has_gt || compare(n, &r->gt) > 0) &&
+           (!r->has_gte || compare(n, &r->gte) >= 0) &&
+           (!r->has_lt || compare(n, &r->lt) < 0) &&
+           (!r->has_lte || compare(n, &r->lte) <= 0);
 }
 
 static bool is_date(const node *n, node *out)
@@ -443,13 +486,17 @@ static bool oracle(const bw_filter *f, uint64_t id, const node *payload, bool in
 
 static bool value_meets(const node *n, const bw_condition *c)
 {
-    node count = {.kind = N_INT, .integer = n->kind == N_NULL ? 0 : n->kind == N_ARRAY ? n->n : 1};
+    node count = {.kind = N_INT,
+                  .integer = n->kind == N_NULL    ? 0
+                             : n->kind == N_ARRAY ? n->n
+                                                  : 1};
     bool any = false;
     switch (c->kind) {
     case BW_COND_VALUES_COUNT:
         return in_range(&count, &c->range);
     case BW_COND_IS_EMPTY:
-        return n->kind != N_NULL && !(n->kind == N_ARRAY && n->n == 0); /* is not empty */
+        return n->kind != N_NULL &&
+               !(n->kind == N_ARRAY && n->n == 0); /* is not empty */
     case BW_COND_IS_NULL:
         for (int i = 0; n->kind == N_ARRAY && i < n->n; i++)
             any = any || n->kids[i]->kind == N_NULL;
@@ -475,7 +522,8 @@ static bool oracle_nested(const bw_condition *c, const node *payload)
     return false;
 }
 
-static bool oracle_condition(const bw_condition *c, uint64_t id, const node *payload, bool inner)
+static bool oracle_condition(const bw_condition *c, uint64_t id, const node *payload,
+                             bool inner)
 {
     if (c->kind == BW_COND_FILTER)
         return oracle(c->filter, id, payload, inner);
@@ -518,7 +566,8 @@ static bool oracle(const bw_filter *f, uint64_t id, const node *payload, bool in
         should += oracle_condition(&f->should[i], id, payload, inner);
     for (uint32_t i = 0; i < f->nmin_should; i++)
         min += oracle_condition(&f->min_should[i], id, payload, inner);
-    return (f->nshould == 0 || should > 0) && (!f->has_min_should || min >= f->min_count);
+    return (f->nshould == 0 || should > 0) &&
+           (!f->has_min_should || min >= f->min_count);
 }
 
 /* ---- the writer ---- */
@@ -545,10 +594,18 @@ static void *write_on(void *arg)
         print_node(&b, &r, payload);
         float v[] = {1, 1};
         bw_vector vector = {BW_STR(""), v, NULL, FX_DIM, false};
-        bw_point p = {.id = fx_id(1000000 + rnd_below(&r, 50)), .class_id = f->classes[rnd_below(&r, 3)],
-                      .payload = bw_buf_view(&b), .vectors = &vector, .nvectors = 1};
-        bw_op op = {.kind = rnd_below(&r, 4) ? BW_OP_UPSERT : BW_OP_DELETE, .points = &p, .npoints = 1, .ids = &p.id, .nids = 1};
-        bw_status st = bw_write(ctx, f->engine, FX_TENANT, FX_NAME, &access, &op, 1, &result);
+        bw_point p = {.id = fx_id(1000000 + rnd_below(&r, 50)),
+                      .class_id = f->classes[rnd_below(&r, 3)],
+                      .payload = bw_buf_view(&b),
+                      .vectors = &vector,
+                      .nvectors = 1};
+        bw_op op = {.kind = rnd_below(&r, 4) ? BW_OP_UPSERT : BW_OP_DELETE,
+                    .points = &p,
+                    .npoints = 1,
+                    .ids = &p.id,
+                    .nids = 1};
+        bw_status st =
+            bw_write(ctx, f->engine, FX_TENANT, FX_NAME, &access, &op, 1, &result);
         bw_buf_clear(&b);
         if (st != BW_OK)
             print_message("writer: %s\n", bw_ctx_message(ctx));
@@ -566,13 +623,17 @@ static const bw_filter *live_and(bw_ctx *ctx, const bw_filter *f)
     static const bw_value yes = {.kind = BW_VALUE_BOOL, .boolean = true};
     bw_condition *c = bw_arena_calloc(ctx, 2, sizeof *c);
     bw_filter *both = bw_arena_calloc(ctx, 1, sizeof *both);
-    c[0] = (bw_condition){.kind = BW_COND_MATCH_VALUE, .key = BW_STR("live"), .values = &yes, .nvalues = 1};
+    c[0] = (bw_condition){.kind = BW_COND_MATCH_VALUE,
+                          .key = BW_STR("live"),
+                          .values = &yes,
+                          .nvalues = 1};
     c[1] = (bw_condition){.kind = BW_COND_FILTER, .filter = f};
     *both = (bw_filter){.must = c, .nmust = 2};
     return both;
 }
 
-static void ask(fixture *f, node *const *payloads, uint64_t seed, size_t filters, const char *phase)
+static void ask(fixture *f, node *const *payloads, uint64_t seed, size_t filters,
+                const char *phase)
 {
     size_t matched = 0;
     for (size_t i = 0; i < filters; i++) {
@@ -586,10 +647,12 @@ static void ask(fixture *f, node *const *payloads, uint64_t seed, size_t filters
         fx_ok(f, f->ctx, bw_scroll_run(f->ctx, f->engine, &f->read, &s, &result));
         const bw_hit *hits = bw_result_hits(result, 0, &n);
         for (uint64_t id = 0; id < POINTS; id++) {
-            bool want = oracle(filter, id, payloads[id], false), got = at < n && hits[at].id.lo == id;
+            bool want = oracle(filter, id, payloads[id], false),
+                 got = at < n && hits[at].id.lo == id;
             if (want != got)
-                fail_msg("%s: filter %zu (BW_SEED=%llu), point %llu: %s", phase, i, (unsigned long long)seed,
-                         (unsigned long long)id, got ? "must not match" : "must match");
+                fail_msg("%s: filter %zu (BW_SEED=%llu), point %llu: %s", phase, i,
+                         (unsigned long long)seed, (unsigned long long)id,
+                         got ? "must not match" : "must match");
             at += got;
         }
         assert_int_equal(at, n);
@@ -605,7 +668,8 @@ static void ask(fixture *f, node *const *payloads, uint64_t seed, size_t filters
 
 static void index_all(fixture *f, uint64_t seed)
 {
-    static const char *const types[] = {"keyword", "integer", "float", "bool", "datetime", "text", "uuid"};
+    static const char *const types[] = {"keyword",  "integer", "float", "bool",
+                                        "datetime", "text",    "uuid"};
     rnd r = {seed};
     for (size_t i = 0; i < COUNT(paths); i++)
         fx_index(f, paths[i].text, types[rnd_below(&r, COUNT(types))]);
@@ -614,7 +678,8 @@ static void index_all(fixture *f, uint64_t seed)
 
 static void test_filter_oracle__random_filters_while_writes_go_on(void **state)
 {
-    static const bw_vector_spec spec = {.name = {"", 0}, .dim = FX_DIM, .metric = BW_METRIC_DOT};
+    static const bw_vector_spec spec = {
+        .name = {"", 0}, .dim = FX_DIM, .metric = BW_METRIC_DOT};
     (void)state;
     fixture *f = fx_new(&spec, 1);
     rnd r = rnd_start("filter_oracle", 20261130);
@@ -649,6 +714,7 @@ static void test_filter_oracle__random_filters_while_writes_go_on(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_filter_oracle__random_filters_while_writes_go_on)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_filter_oracle__random_filters_while_writes_go_on)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* Queries: scores, order, fusion, MMR, recommend. The expected lists of the metric tests
- * were given by Qdrant's own engine for the same six points (equal scores: by id here). */
+/* Queries: scores, order, fusion, MMR, recommend. The expected lists of the metric
+ * tests were given by Qdrant's own engine for the same six points (equal scores: by id
+ * here). */
 #include "plan_fixture.h"
 #include <math.h>
 
@@ -52,10 +53,14 @@ static bw_target target(const float *v)
 
 static bw_query nearest(const float *v, uint32_t limit)
 {
-    return (bw_query){.kind = BW_QUERY_NEAREST, .using_name = BW_STR(""), .target = target(v), .limit = limit};
+    return (bw_query){.kind = BW_QUERY_NEAREST,
+                      .using_name = BW_STR(""),
+                      .target = target(v),
+                      .limit = limit};
 }
 
-static const float q1[] = {1.0f, 0.2f}, q2[] = {0.0f, 1.0f}, qn[] = {-1.0f, 0.0f}, qr[] = {-1.0f, 1.0f};
+static const float q1[] = {1.0f, 0.2f}, q2[] = {0.0f, 1.0f}, qn[] = {-1.0f, 0.0f},
+                   qr[] = {-1.0f, 1.0f};
 
 typedef struct expected {
     const char *nearest, *over_half, *best, *sum, *negative, *mmr, *mmr3, *rrf;
@@ -64,8 +69,14 @@ typedef struct expected {
 static void recommend(fixture *f, const expected *e)
 {
     bw_target pos[] = {target(q1), target(q2)}, neg[] = {target(qn)};
-    bw_query q = {.kind = BW_QUERY_RECOMMEND, .using_name = BW_STR(""), .positive = pos, .npositive = 2,
-                  .negative = neg, .nnegative = 1, .strategy = BW_RECOMMEND_BEST_SCORE, .limit = 10};
+    bw_query q = {.kind = BW_QUERY_RECOMMEND,
+                  .using_name = BW_STR(""),
+                  .positive = pos,
+                  .npositive = 2,
+                  .negative = neg,
+                  .nnegative = 1,
+                  .strategy = BW_RECOMMEND_BEST_SCORE,
+                  .limit = 10};
     assert_string_equal(fx_query(f, &q, true), e->best);
     q.strategy = BW_RECOMMEND_SUM_SCORES;
     assert_string_equal(fx_query(f, &q, true), e->sum);
@@ -88,7 +99,11 @@ static void check(fixture *f, const expected *e)
     q.mmr_candidates = 3;
     assert_string_equal(fx_query(f, &q, true), e->mmr3);
     bw_query fetch[] = {nearest(q1, 3), nearest(q2, 4)};
-    bw_query rrf = {.kind = BW_QUERY_FUSION_RRF, .rrf_k = 2, .prefetch = fetch, .nprefetch = 2, .limit = 10};
+    bw_query rrf = {.kind = BW_QUERY_FUSION_RRF,
+                    .rrf_k = 2,
+                    .prefetch = fetch,
+                    .nprefetch = 2,
+                    .limit = 10};
     assert_string_equal(fx_query(f, &rrf, true), e->rrf);
     recommend(f, e);
 }
@@ -110,7 +125,8 @@ static void test_query__cosine_as_the_engine(void **state)
 {
     fixture *f = *state;
     bw_query q = nearest(q1, 10);
-    assert_string_equal(fx_query(f, &q, true), "0:0.9648 3:0.9648 4:0.8321 1:0.206 2:-0.2631 5:-0.8321");
+    assert_string_equal(fx_query(f, &q, true),
+                        "0:0.9648 3:0.9648 4:0.8321 1:0.206 2:-0.2631 5:-0.8321");
     q.has_score_threshold = true;
     q.score_threshold = 0.5f;
     assert_string_equal(fx_query(f, &q, false), "0 3 4");
@@ -145,8 +161,10 @@ static void test_query__manhattan_as_the_engine(void **state)
 static void test_query__dbsf_as_the_engine(void **state)
 {
     bw_query fetch[] = {nearest(q1, 3), nearest(q2, 4)};
-    bw_query q = {.kind = BW_QUERY_FUSION_DBSF, .prefetch = fetch, .nprefetch = 2, .limit = 10};
-    assert_string_equal(fx_query(*state, &q, true), "3:1.191 0:0.91 2:0.7234 1:0.3379 4:0.3375");
+    bw_query q = {
+        .kind = BW_QUERY_FUSION_DBSF, .prefetch = fetch, .nprefetch = 2, .limit = 10};
+    assert_string_equal(fx_query(*state, &q, true),
+                        "3:1.191 0:0.91 2:0.7234 1:0.3379 4:0.3375");
     fetch[0].limit = 1; /* one point: 0.5 */
     q.nprefetch = 1;
     assert_string_equal(fx_query(*state, &q, true), "3:0.5");
@@ -156,8 +174,13 @@ static void test_query__weighted_rrf(void **state)
 {
     float weights[] = {2, 1};
     bw_query fetch[] = {nearest(q1, 3), nearest(q2, 4)};
-    bw_query q = {.kind = BW_QUERY_FUSION_RRF, .rrf_k = 2, .prefetch = fetch, .nprefetch = 2, .limit = 10,
-                  .rrf_weights = weights, .nrrf_weights = 2};
+    bw_query q = {.kind = BW_QUERY_FUSION_RRF,
+                  .rrf_k = 2,
+                  .prefetch = fetch,
+                  .nprefetch = 2,
+                  .limit = 10,
+                  .rrf_weights = weights,
+                  .nrrf_weights = 2};
     /* q1 ranks 3 0 1, q2 ranks 2 3 0 4 (of Dot); 1/((rank+1)/w + k − 1) */
     assert_string_equal(fx_query(*state, &q, true), "3:1 0:0.75 2:0.5 1:0.4 4:0.2");
     weights[0] = 0;
@@ -188,14 +211,17 @@ static void test_query__shapes_that_make_no_sense(void **state)
 {
     fixture *f = *state;
     bw_result *r;
-    bw_query fetch = nearest(q1, 3), q = {.kind = BW_QUERY_NONE, .prefetch = &fetch, .nprefetch = 1, .limit = 1};
+    bw_query fetch = nearest(q1, 3),
+             q = {
+                 .kind = BW_QUERY_NONE, .prefetch = &fetch, .nprefetch = 1, .limit = 1};
     assert_int_equal(bw_query_run(f->ctx, f->engine, &f->read, &q, 1, &r), BW_EINVALID);
     q = (bw_query){.kind = BW_QUERY_FUSION_RRF, .rrf_k = 2, .limit = 1};
     assert_int_equal(bw_query_run(f->ctx, f->engine, &f->read, &q, 1, &r), BW_EINVALID);
     q = nearest(q1, 1);
     q.target.vector.n = 1;
     assert_int_equal(bw_query_run(f->ctx, f->engine, &f->read, &q, 1, &r), BW_EINVALID);
-    assert_string_equal(bw_ctx_message(f->ctx), "Vector dimension error: expected dim: 2, got 1");
+    assert_string_equal(bw_ctx_message(f->ctx),
+                        "Vector dimension error: expected dim: 2, got 1");
     q = nearest(q1, 1);
     q.using_name = BW_STR("nope");
     assert_int_equal(bw_query_run(f->ctx, f->engine, &f->read, &q, 1, &r), BW_EINVALID);
@@ -206,7 +232,9 @@ static void test_query__shapes_that_make_no_sense(void **state)
     q = nearest(q1, 1);
     q.offset = UINT32_MAX;
     q.limit = UINT32_MAX;
-    fx_ok(f, f->ctx, bw_query_run(f->ctx, f->engine, &f->read, &q, 1, &r)); /* cut to what there is */
+    fx_ok(f, f->ctx,
+          bw_query_run(f->ctx, f->engine, &f->read, &q, 1,
+                       &r)); /* cut to what there is */
     bw_result_free(r);
 }
 
@@ -223,16 +251,22 @@ static void test_query__prefetch_depth_is_capped(void **state)
     }
     fx_ok(f, f->ctx, bw_query_run(f->ctx, f->engine, &f->read, &q[16], 1, &r));
     bw_result_free(r);
-    assert_int_equal(bw_query_run(f->ctx, f->engine, &f->read, &q[17], 1, &r), BW_EINVALID);
+    assert_int_equal(bw_query_run(f->ctx, f->engine, &f->read, &q[17], 1, &r),
+                     BW_EINVALID);
 }
 
 static void test_query__root_filter_is_put_on_every_prefetch(void **state)
 {
     fixture *f = *state;
     bw_query fetch[] = {nearest(q1, 1), nearest(q2, 1)};
-    bw_query q = {.kind = BW_QUERY_FUSION_RRF, .rrf_k = 2, .prefetch = fetch, .nprefetch = 2, .limit = 10};
+    bw_query q = {.kind = BW_QUERY_FUSION_RRF,
+                  .rrf_k = 2,
+                  .prefetch = fetch,
+                  .nprefetch = 2,
+                  .limit = 10};
     q.filter = fx_filter(f->ctx, "{\"must_not\":[{\"has_id\":[3,2]}]}");
-    /* without the root filter: 3 and 2; after the fact nothing would be left (report 9) */
+    /* without the root filter: 3 and 2; after the fact nothing would be left (report 9)
+     */
     assert_string_equal(fx_query(f, &q, true), "0:1");
     fetch[0].filter = fx_filter(f->ctx, "{\"must_not\":[{\"has_id\":[0]}]}");
     assert_string_equal(fx_query(f, &q, true), "0:0.5 1:0.5");
@@ -250,7 +284,12 @@ static void test_query__root_filter_is_put_on_every_prefetch(void **state)
 static void test_query__threshold_and_window_act_on_the_fused_list(void **state)
 {
     bw_query fetch[] = {nearest(q1, 3), nearest(q2, 4)};
-    bw_query q = {.kind = BW_QUERY_FUSION_RRF, .rrf_k = 2, .prefetch = fetch, .nprefetch = 2, .limit = 2, .offset = 1};
+    bw_query q = {.kind = BW_QUERY_FUSION_RRF,
+                  .rrf_k = 2,
+                  .prefetch = fetch,
+                  .nprefetch = 2,
+                  .limit = 2,
+                  .offset = 1};
     assert_string_equal(fx_query(*state, &q, false), "0 2");
     q.has_score_threshold = true;
     q.score_threshold = 0.5f; /* strict: 2 has exactly 0.5 */
@@ -263,15 +302,22 @@ static void test_query__by_id_leaves_the_point_out(void **state)
     bw_query q = nearest(q1, 10);
     q.target = (bw_target){.by_id = true, .id = fx_id(3)};
     assert_string_equal(fx_query(f, &q, true), "0:2.5 4:0.3 2:0 1:-0.1 5:-1.5");
-    bw_target pos[] = {{.by_id = true, .id = fx_id(3)}, {.by_id = true, .id = fx_id(0)}},
+    bw_target pos[] = {{.by_id = true, .id = fx_id(3)},
+                       {.by_id = true, .id = fx_id(0)}},
               neg[] = {{.by_id = true, .id = fx_id(2)}};
-    bw_query rec = {.kind = BW_QUERY_RECOMMEND, .using_name = BW_STR(""), .positive = pos, .npositive = 2,
-                    .negative = neg, .nnegative = 1, .limit = 10};
+    bw_query rec = {.kind = BW_QUERY_RECOMMEND,
+                    .using_name = BW_STR(""),
+                    .positive = pos,
+                    .npositive = 2,
+                    .negative = neg,
+                    .nnegative = 1,
+                    .limit = 10};
     /* avg(pos) = (1.5, 0.75); twice that − (−1, 2) = (4, −0.5) */
     assert_string_equal(fx_query(f, &rec, true), "1:1.55 4:0.35 5:-1.75");
     rec.npositive = 0;
     bw_result *r;
-    assert_int_equal(bw_query_run(f->ctx, f->engine, &f->read, &rec, 1, &r), BW_EINVALID);
+    assert_int_equal(bw_query_run(f->ctx, f->engine, &f->read, &rec, 1, &r),
+                     BW_EINVALID);
 }
 
 static void test_query__absent_and_forbidden_ids_say_the_same(void **state)
@@ -281,14 +327,17 @@ static void test_query__absent_and_forbidden_ids_say_the_same(void **state)
     bw_result *r;
     f->permit = (bw_permit){f->classes, 1}; /* class 0 holds 0 and 3 */
     q.target = (bw_target){.by_id = true, .id = fx_id(4)};
-    assert_int_equal(bw_query_run(f->ctx, f->engine, &f->read, &q, 1, &r), BW_ENOTFOUND);
+    assert_int_equal(bw_query_run(f->ctx, f->engine, &f->read, &q, 1, &r),
+                     BW_ENOTFOUND);
     assert_string_equal(bw_ctx_message(f->ctx), "No point with id 4 found");
     bw_ctx_reset(f->ctx);
     bw_point_id uuid;
     assert_true(bw_uuid_parse(BW_STR("550E8400e29b41d4a716446655440000"), &uuid));
     q.target.id = uuid;
-    assert_int_equal(bw_query_run(f->ctx, f->engine, &f->read, &q, 1, &r), BW_ENOTFOUND);
-    assert_string_equal(bw_ctx_message(f->ctx), "No point with id 550e8400-e29b-41d4-a716-446655440000 found");
+    assert_int_equal(bw_query_run(f->ctx, f->engine, &f->read, &q, 1, &r),
+                     BW_ENOTFOUND);
+    assert_string_equal(bw_ctx_message(f->ctx),
+                        "No point with id 550e8400-e29b-41d4-a716-446655440000 found");
 }
 
 static void test_query__none_is_id_order_with_score_one(void **state)
@@ -310,8 +359,11 @@ static void test_query__bits_are_the_same_alone_and_in_a_batch(void **state)
 {
     fixture *f = *state;
     bw_query fetch[] = {nearest(q1, 3), nearest(q2, 4)};
-    bw_query q[] = {nearest(q1, 10), nearest(q2, 2),
-                    {.kind = BW_QUERY_FUSION_DBSF, .prefetch = fetch, .nprefetch = 2, .limit = 10}, nearest(qr, 4)};
+    bw_query q[] = {
+        nearest(q1, 10),
+        nearest(q2, 2),
+        {.kind = BW_QUERY_FUSION_DBSF, .prefetch = fetch, .nprefetch = 2, .limit = 10},
+        nearest(qr, 4)};
     bw_result *batch, *one;
     size_t n, m;
     fx_ok(f, f->ctx, bw_query_run(f->ctx, f->engine, &f->read, q, 4, &batch));
@@ -359,24 +411,42 @@ static void test_query__hits_carry_the_point(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_query__dot_as_the_engine, setup_dot, teardown),
-        cmocka_unit_test_setup_teardown(test_query__cosine_as_the_engine, setup_cosine, teardown),
-        cmocka_unit_test_setup_teardown(test_query__euclid_as_the_engine, setup_euclid, teardown),
-        cmocka_unit_test_setup_teardown(test_query__manhattan_as_the_engine, setup_manhattan, teardown),
-        cmocka_unit_test_setup_teardown(test_query__dbsf_as_the_engine, setup_dot, teardown),
+        cmocka_unit_test_setup_teardown(test_query__dot_as_the_engine, setup_dot,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_query__cosine_as_the_engine, setup_cosine,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_query__euclid_as_the_engine, setup_euclid,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_query__manhattan_as_the_engine,
+                                        setup_manhattan, teardown),
+        cmocka_unit_test_setup_teardown(test_query__dbsf_as_the_engine, setup_dot,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_query__weighted_rrf, setup_dot, teardown),
-        cmocka_unit_test_setup_teardown(test_query__rescores_the_union_of_prefetches, setup_dot, teardown),
-        cmocka_unit_test_setup_teardown(test_query__shapes_that_make_no_sense, setup_dot, teardown),
-        cmocka_unit_test_setup_teardown(test_query__prefetch_depth_is_capped, setup_dot, teardown),
-        cmocka_unit_test_setup_teardown(test_query__root_filter_is_put_on_every_prefetch, setup_dot, teardown),
-        cmocka_unit_test_setup_teardown(test_query__threshold_and_window_act_on_the_fused_list, setup_dot, teardown),
-        cmocka_unit_test_setup_teardown(test_query__by_id_leaves_the_point_out, setup_dot, teardown),
-        cmocka_unit_test_setup_teardown(test_query__absent_and_forbidden_ids_say_the_same, setup_dot, teardown),
-        cmocka_unit_test_setup_teardown(test_query__none_is_id_order_with_score_one, setup_dot, teardown),
-        cmocka_unit_test_setup_teardown(test_query__limit_zero_is_empty, setup_dot, teardown),
-        cmocka_unit_test_setup_teardown(test_query__bits_are_the_same_alone_and_in_a_batch, setup_euclid, teardown),
-        cmocka_unit_test_setup_teardown(test_query__passed_deadline_is_a_timeout, setup_dot, teardown),
-        cmocka_unit_test_setup_teardown(test_query__hits_carry_the_point, setup_dot, teardown),
+        cmocka_unit_test_setup_teardown(test_query__rescores_the_union_of_prefetches,
+                                        setup_dot, teardown),
+        cmocka_unit_test_setup_teardown(test_query__shapes_that_make_no_sense,
+                                        setup_dot, teardown),
+        cmocka_unit_test_setup_teardown(test_query__prefetch_depth_is_capped, setup_dot,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(
+            test_query__root_filter_is_put_on_every_prefetch, setup_dot, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_query__threshold_and_window_act_on_the_fused_list, setup_dot,
+            teardown),
+        cmocka_unit_test_setup_teardown(test_query__by_id_leaves_the_point_out,
+                                        setup_dot, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_query__absent_and_forbidden_ids_say_the_same, setup_dot, teardown),
+        cmocka_unit_test_setup_teardown(test_query__none_is_id_order_with_score_one,
+                                        setup_dot, teardown),
+        cmocka_unit_test_setup_teardown(test_query__limit_zero_is_empty, setup_dot,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(
+            test_query__bits_are_the_same_alone_and_in_a_batch, setup_euclid, teardown),
+        cmocka_unit_test_setup_teardown(test_query__passed_deadline_is_a_timeout,
+                                        setup_dot, teardown),
+        cmocka_unit_test_setup_teardown(test_query__hits_carry_the_point, setup_dot,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
