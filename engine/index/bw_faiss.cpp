@@ -12,6 +12,7 @@
 #include <faiss/IndexIVFFlat.h>
 #include <faiss/impl/IDSelector.h>
 #include <new>
+#include <utility>
 
 namespace
 {
@@ -36,6 +37,48 @@ struct Permit final : faiss::IDSelector {
             bit = p->map[bit];
         }
         return bit < p->nbits && (p->words[bit / 64] >> (bit % 64) & 1);
+    }
+};
+
+struct Distance final : faiss::FlatCodesDistanceComputer {
+    const size_t dim;
+    bw_faiss_kernel *const kernel;
+    const float *query = nullptr;
+    Distance(const faiss::IndexFlat &rows, bw_faiss_kernel *k)
+        : FlatCodesDistanceComputer(rows.codes.data(), rows.code_size), dim(size_t(rows.d)),
+          kernel(k)
+    {
+    }
+    const float *row(int64_t i) const
+    {
+        return reinterpret_cast<const float *>(codes + size_t(i) * code_size);
+    }
+    void set_query(const float *x) override
+    {
+        query = x;
+    }
+    float symmetric_dis(int64_t i, int64_t j) override
+    {
+        return kernel(row(i), row(j), dim);
+    }
+    float distance_to_code(const uint8_t *code) override
+    {
+        return kernel(query, reinterpret_cast<const float *>(code), dim);
+    }
+};
+
+/* Written to a file it is the IndexFlat that it is. */
+struct Rows final : faiss::IndexFlat {
+    bw_faiss_kernel *const kernel;
+    Rows(faiss::IndexFlat &from, bw_faiss_kernel *k)
+        : IndexFlat(from.d, from.metric_type), kernel(k)
+    {
+        codes = std::move(from.codes);
+        ntotal = from.ntotal;
+    }
+    faiss::FlatCodesDistanceComputer *get_FlatCodesDistanceComputer() const override
+    {
+        return new Distance(*this, kernel);
     }
 };
 
@@ -89,6 +132,26 @@ extern "C" int bw_faiss_seed(FaissIndex_H *cix, uint64_t seed)
         else
             return BW_FAISS_UNSUPPORTED;
         return BW_FAISS_OK;
+    } catch (...) {
+        return BW_FAISS_ERROR;
+    }
+}
+
+extern "C" int bw_faiss_set_kernel(FaissIndex_H *cix, bw_faiss_kernel *kernel)
+{
+    try {
+        auto h = dynamic_cast<faiss::IndexHNSW *>(reinterpret_cast<faiss::Index *>(cix));
+        if (!h)
+            return BW_FAISS_OK;
+        auto flat = dynamic_cast<faiss::IndexFlat *>(h->storage);
+        if (!flat || !h->own_fields)
+            return BW_FAISS_UNSUPPORTED;
+        auto rows = new Rows(*flat, kernel);
+        delete flat;
+        h->storage = rows;
+        return BW_FAISS_OK;
+    } catch (const std::bad_alloc &) {
+        return BW_FAISS_NOMEM;
     } catch (...) {
         return BW_FAISS_ERROR;
     }

@@ -95,6 +95,12 @@ static int set_parameter(FaissIndex *ix, const char *name, double value)
     return rc;
 }
 
+static bw_faiss_kernel *kernel_choose(bw_metric metric)
+{
+    const bw_kernels *k = bw_kernels_get();
+    return metric_is_l2(metric) ? k->l2sq_f32 : k->dot_f32;
+}
+
 /* rows: the shell's own, one after the other. */
 static bw_status shell_fill(bw_ctx *ctx, const bw_shell_kind *kind, const float *rows, bw_shell *shell)
 {
@@ -111,6 +117,8 @@ static bw_status shell_fill(bw_ctx *ctx, const bw_shell_kind *kind, const float 
         return faiss_failed(ctx, BW_EINTERNAL, "make an index", rc, faiss_get_last_error());
     }
     rc = bw_faiss_seed(shell->ix, p->seed);
+    if (rc == 0)
+        rc = bw_faiss_set_kernel(shell->ix, kernel_choose(p->metric));
     if (rc == 0 && kind->hnsw)
         rc = set_parameter(shell->ix, "efConstruction", p->ef_construction);
     if (rc == 0 && !faiss_Index_is_trained(shell->ix))
@@ -323,6 +331,8 @@ bw_status bw_shell__read(bw_ctx *ctx, const bw_shell_kind *kind, bw_shell *shell
     if (!bw_faiss_fits(shell->ix, kind->hnsw, metric_is_l2(kind->params.metric),
                        (int64_t)kind->params.dim, (int64_t)shell->n))
         return bw_fail(ctx, BW_ECORRUPT, "saved index does not fit its header");
+    if (bw_faiss_set_kernel(shell->ix, kernel_choose(kind->params.metric)) != 0)
+        return bw_fail_nomem(ctx);
     shell->nlist = (size_t)bw_faiss_nlist(shell->ix);
     return BW_OK;
 }

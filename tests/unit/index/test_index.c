@@ -8,6 +8,8 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -229,6 +231,57 @@ static void test_index__same_rows_give_same_bytes_and_answers(void **state)
             bw_buf_clear(&x);
             bw_buf_clear(&y);
         }
+}
+
+/* Builds an HNSW with the kernels of one ISA in a child and appends its saved bytes. */
+static bool build_elsewhere(fixture *f, const char *isa, bw_metric metric, FILE *to)
+{
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) { /* no kernel was chosen yet in this process */
+        setenv("BW_ISA", isa, 1);
+        const bw_index_params p = params(metric);
+        bw_index *ix = NULL;
+        bw_buf x = {0};
+        bool done = strcmp(bw_kernels_get()->isa, isa) == 0 &&
+                    bw_index_kind("faiss-hnsw")->build(f->ctx, &p, f->rows, N, &ix) == BW_OK &&
+                    ix->ops->save(f->ctx, ix, &x) == BW_OK &&
+                    fwrite(x.ptr, 1, x.len, to) == x.len && fflush(to) == 0;
+        _exit(done ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void test_index__hnsw_has_the_same_bytes_on_every_isa(void **state)
+{
+    fixture *f = *state;
+    static const char *const isas[] = {"scalar", "avx2", "avx512"};
+    for (int m = 0; m < 3; m++) {
+        FILE *files[3];
+        for (size_t s = 0; s < 3; s++) {
+            files[s] = bw_kernels_isa(isas[s]) ? tmpfile() : NULL;
+            if (!files[s]) {
+                print_message("%s: not run (this machine lacks it)\n", isas[s]);
+                continue;
+            }
+            assert_true(build_elsewhere(f, isas[s], (bw_metric)m, files[s]));
+            rewind(files[s]);
+            rewind(files[0]);
+            size_t bytes = 0;
+            for (int a = 0, b = 0; a != EOF || b != EOF; bytes++) {
+                a = getc(files[0]);
+                b = s ? getc(files[s]) : a;
+                if (a != b)
+                    fail_msg("%s differs from scalar at byte %zu, metric %d", isas[s], bytes, m);
+            }
+            assert_true(bytes > N * DIM * sizeof(float));
+        }
+        for (size_t s = 0; s < 3; s++)
+            if (files[s])
+                fclose(files[s]);
+    }
 }
 
 /* The MAC is the caller's; yet what has another shape is refused here too. */
@@ -482,6 +535,7 @@ static void test_faiss__names_its_version(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_index__hnsw_has_the_same_bytes_on_every_isa), /* first: it forks */
         cmocka_unit_test(test_index__gives_as_many_as_are_allowed),
         cmocka_unit_test(test_index__finds_nearly_what_flat_finds),
         cmocka_unit_test(test_index__results_chain_over_segments),
