@@ -20,7 +20,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { POLICY_NAME_MAX = 100, BATCH = 256 };
+enum { POLICY_NAME_MAX = 100, BATCH = 64 };
 
 typedef struct facts { /* entities of catalogue, operator and cell; shared by snapshots */
     _Atomic uint32_t refs;

@@ -22,13 +22,19 @@ static char *block_data(block *b)
     return (char *)(b + 1);
 }
 
+/* A block with room for `bytes`, now the newest. */
 static block *block_push(bw_ctx *ctx, size_t bytes)
 {
-    block *b = bw_alloc(sizeof *b + bytes);
-    if (!b)
-        return NULL;
+    block *b = ctx->spare;
+    if (b && b->bytes >= bytes) {
+        ctx->spare = NULL;
+    } else {
+        b = bw_alloc(sizeof *b + bytes);
+        if (!b)
+            return NULL;
+        b->bytes = bytes;
+    }
     b->older = ctx->block;
-    b->bytes = bytes;
     ctx->block = b;
     return b;
 }
@@ -37,6 +43,12 @@ static void block_pop(bw_ctx *ctx)
 {
     block *b = ctx->block;
     ctx->block = b->older;
+#if !defined(BW_DEBUG) /* there every item dies at once, or ASan would not see its use */
+    if (!ctx->spare && b->bytes <= BLOCK_MAX) {
+        ctx->spare = b;
+        return;
+    }
+#endif
     bw_free(b);
 }
 
@@ -60,7 +72,7 @@ static void *alloc_slow(bw_ctx *ctx, size_t n)
     if (ctx->block_bytes < BLOCK_MAX)
         ctx->block_bytes *= 2;
     ctx->next = block_data(b) + n;
-    ctx->end = block_data(b) + bytes;
+    ctx->end = block_data(b) + b->bytes;
     ctx->used += n;
     return block_data(b);
 }
@@ -188,7 +200,7 @@ void bw_arena_release(bw_ctx *ctx, bw_arena_mark mark)
 #endif
 }
 
-void bw_ctx__arena_drop(bw_ctx *ctx)
+void bw_ctx__arena_reset(bw_ctx *ctx)
 {
     while (ctx->block)
         block_pop(ctx);
@@ -196,20 +208,9 @@ void bw_ctx__arena_drop(bw_ctx *ctx)
     ctx->used = 0;
 }
 
-void bw_ctx__arena_reset(bw_ctx *ctx)
+void bw_ctx__arena_drop(bw_ctx *ctx)
 {
-#if !defined(BW_DEBUG)
-    block *keep = ctx->block;
-    if (keep && keep->bytes <= BLOCK_MAX) {
-        ctx->block = keep->older;
-        bw_ctx__arena_drop(ctx);
-        keep->older = NULL;
-        ctx->block = keep;
-        ctx->next = block_data(keep);
-        ctx->end = ctx->next + keep->bytes;
-        return;
-    }
-#endif
-    bw_ctx__arena_drop(ctx);
-    ctx->block_bytes = 0;
+    bw_ctx__arena_reset(ctx);
+    bw_free(ctx->spare);
+    ctx->spare = NULL;
 }

@@ -9,6 +9,7 @@ struct bw_ctx {
     /* arena: the bump range of the newest block, and the chain of blocks */
     char *next, *end;
     void *block;
+    void *spare;         /* a block given back and kept: rows of a scan come and go */
     size_t used, budget; /* bytes handed out, and how many may be */
     size_t block_bytes;  /* size of the block that comes next */
 

@@ -47,8 +47,9 @@ static const char *scan_exponent(const char *p, const char *end, number *n)
     return p;
 }
 
-/* Whether eight bytes are all digits, and their value. */
-static inline bool eight_digits(const char *p, uint64_t *value)
+/* How many of the eight bytes at p are digits before the first other byte, and their
+ * value: no loop, so nothing to mispredict at a number's end. */
+static inline unsigned digit_run(const char *p, uint64_t *value)
 {
     uint64_t w;
     memcpy(&w, p, 8);
@@ -56,28 +57,38 @@ static inline bool eight_digits(const char *p, uint64_t *value)
     w = __builtin_bswap64(w);
 #endif
     uint64_t d = w ^ 0x3030303030303030u; /* digits become 0 … 9 */
-    if ((d | (d + 0x7676767676767676u)) & 0x8080808080808080u)
-        return false;
+    /* Carries of bytes that are no digits only reach later bytes. */
+    uint64_t other = (d | (d + 0x7676767676767676u)) & 0x8080808080808080u;
+    unsigned n = other ? (unsigned)__builtin_ctzll(other) / 8 : 8;
+    if (n == 0)
+        return 0;
+    d <<= 64 - 8 * n; /* zeros before the digits */
     d = d * 10 + (d >> 8); /* pairs, in every second byte */
     uint64_t even = d & 0x000000FF000000FFu, odd = d >> 16 & 0x000000FF000000FFu;
     *value = (even * (100 + (1000000ull << 32)) + odd * (1 + (10000ull << 32))) >> 32 &
              0xFFFFFFFFu;
-    return true;
+    return n;
 }
 
 static inline const char *scan_fraction(const char *p, const char *end, number *n)
 {
+    static const uint32_t pow10[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
     if (p == end || !is_digit(*p))
         return NULL;
-    uint64_t eight;
-    while (end - p >= 8 && n->digits + 8 <= SIGNIFICAND_DIGITS && eight_digits(p, &eight)) {
+    while (end - p >= 8) {
+        uint64_t v;
+        unsigned run = digit_run(p, &v);
+        if (run == 0)
+            return p;
+        if (n->digits + run > SIGNIFICAND_DIGITS)
+            break;
         /* Leading zeros may be counted as digits here: digits is an upper bound then,
-         * and the scan below only turns to the cut road a little early. */
-        n->significand = n->significand * 100000000u + eight;
+         * and the loop below only turns to the cut road a little early. */
+        n->significand = n->significand * pow10[run] + v;
         if (n->significand)
-            n->digits += 8;
-        n->exp10 -= 8;
-        p += 8;
+            n->digits += run;
+        n->exp10 -= (int32_t)run;
+        p += run;
     }
     for (; p < end && is_digit(*p); p++) {
         if (n->digits < SIGNIFICAND_DIGITS) {

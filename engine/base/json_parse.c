@@ -243,7 +243,15 @@ static inline bw_status node_new(parser *ps, bw_json **out)
     bw_json *v = bw_arena_alloc(ps->ctx, sizeof *v);
     if (!v)
         return BW_ENOMEM;
-    *v = (bw_json){0};
+    /* Member by member: GCC makes `rep stos` of (bw_json){0}, a third of the whole time. */
+    v->kind = BW_JSON_NULL;
+    v->count = 0;
+    v->raw = v->str = v->key = (bw_str){0};
+    v->child = v->next = NULL;
+    v->parent = NULL;
+    v->is_int = v->negative = false;
+    v->mag = 0;
+    v->real = 0;
     ps->nodes++;
     *out = v;
     return BW_OK;
