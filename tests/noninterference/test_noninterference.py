@@ -185,7 +185,7 @@ def worlds():
         "observer": first.key_add("observer", tenant="acme", clearance=2, roles=["editor"], purposes=["support"]),
         "writer": first.key_add("writer", tenant="acme", clearance=5, roles=["editor", "admin"],
                                 purposes=["support", "payroll", "care"], default_purpose="support"),
-        "alien": first.key_add("alien", tenant="hosp", clearance=5, roles=["editor", "admin"], purposes=["support"]),
+        "alien": first.key_add("alien", tenant="hosp", clearance=5, roles=["editor"], purposes=["support"]),
     }
     assert first.stop() == 0
     shutil.copytree(a_dir, b_dir)
