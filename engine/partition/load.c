@@ -47,7 +47,7 @@ static bw_status load_vectors(bw_ctx *ctx, loader *l, const bw_point_id *id,
     for (uint32_t v = 0; v < l->p->nvec; v++) {
         if (!l->dense[v])
             continue;
-        bw_block_ref *r;
+        bw_block_ref *r = NULL;
         bw_status st = target(ctx, l, v, seg, &r);
         if (st != BW_OK)
             return st;

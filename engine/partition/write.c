@@ -49,7 +49,7 @@ static bw_status add_vectors(bw_ctx *ctx, bw_snapshot *d, const bw_add *a, uint3
         const bw_vector_spec *spec = &d->part->specs[v];
         if (spec->sparse || !a->dense[v])
             continue;
-        bw_block_ref *r;
+        bw_block_ref *r = NULL;
         bw_status st = growing_slot(ctx, d, v, more, &r);
         if (st != BW_OK)
             return st;
