@@ -1,8 +1,9 @@
-/* See index.h. A request marks, for each of the three variables, the policies without a
- * constraint and those listed under a key that holds: the uid itself (==), the uid and
- * its ancestors (in), the type (is). The three marks are intersected; only `is T in x`
- * needs one more look. Ancestors are enumerated, or the keys are tried one by one,
- * whichever is less. */
+/* See index.h. For each of the three variables a request finds the lists that hold: of the
+ * policies without a constraint, of its uid (==), of its uid and ancestors (in), of its
+ * type (is). The variable with the fewest policies gives the candidates, whose scopes are
+ * then looked at in full. Ancestors are enumerated, or the keys are tried one by one,
+ * whichever is less. Intersecting three bitmaps instead was measured: 39 µs a request with
+ * 10,000 policies for other roles, mostly spent marking policies that one variable drops. */
 #include "index.h"
 
 #define TRY(call)                                                                              \
@@ -153,75 +154,113 @@ bw_status bw_cedar__index_build(bw_ctx *ctx, bw_cedar_policies *set)
 }
 
 /* ---- asking ---- */
-static void mark(uint64_t *bits, const uint32_t *policies, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        bits[policies[i] / 64] |= (uint64_t)1 << (policies[i] % 64);
-}
-
-static void mark_key(const bw_cedar__index *ix, const bw_cedar__uid *uid, uint8_t var, uint8_t op,
-                     uint64_t *bits)
-{
-    const bw_cedar__key *k = find_key(ix, uid, var, op);
-    if (k)
-        mark(bits, k->policies, k->n);
-}
-
-typedef struct marking {
+/* Of one variable: the lists that hold, perhaps one twice (the marks do not mind). */
+typedef struct found {
     const bw_cedar__index *ix;
-    uint64_t *bits;
+    const bw_cedar__key **keys;
+    uint32_t nkeys, keys_max;
+    uint32_t policies; /* in the lists, and those without a constraint */
     uint8_t var;
-} marking;
+} found;
 
-static void mark_ancestor(const bw_cedar__uid *uid, void *user)
+static void note(found *f, const bw_cedar__key *k)
 {
-    const marking *m = user;
-    mark_key(m->ix, uid, m->var, BW_CEDAR__SCOPE_IN, m->bits);
+    if (!k)
+        return;
+    assert(f->nkeys < f->keys_max);
+    f->keys[f->nkeys++] = k;
+    f->policies += k->n;
 }
 
-static void mark_ins(const bw_cedar__index *ix, bw_cedar__run *run, uint8_t var, uint64_t *bits)
+static void note_ancestor(const bw_cedar__uid *uid, void *user)
 {
-    const bw_cedar__uid *uid = run->vars[var].u.uid;
-    marking m = {ix, bits, var};
-    if (bw_cedar__each_ancestor(run, uid, ix->nin[var], mark_ancestor, &m)) {
-        mark_ancestor(uid, &m);
+    found *f = user;
+    note(f, find_key(f->ix, uid, f->var, BW_CEDAR__SCOPE_IN));
+}
+
+static void note_ins(found *f, bw_cedar__run *run)
+{
+    const bw_cedar__uid *uid = run->vars[f->var].u.uid;
+    if (bw_cedar__each_ancestor(run, uid, f->ix->nin[f->var], note_ancestor, f)) {
+        note_ancestor(uid, f);
         return;
     }
-    for (uint32_t k = 0; k < ix->nkeys; k++) {
-        const bw_cedar__key *key = &ix->keys[k];
-        if (key->var == var && key->op == BW_CEDAR__SCOPE_IN && bw_cedar__is_in(run, uid, &key->uid))
-            mark(bits, key->policies, key->n);
+    for (uint32_t k = 0; k < f->ix->nkeys; k++) {
+        const bw_cedar__key *key = &f->ix->keys[k];
+        if (key->var == f->var && key->op == BW_CEDAR__SCOPE_IN && bw_cedar__is_in(run, uid, &key->uid))
+            note(f, key);
     }
+}
+
+static bw_status find_lists(const bw_cedar__index *ix, bw_cedar__run *run, uint8_t var, found *f)
+{
+    const bw_cedar__uid *uid = run->vars[var].u.uid;
+    *f = (found){.ix = ix, .var = var, .policies = ix->nall[var], .keys_max = ix->nin[var] + 3};
+    f->keys = bw_arena_alloc(run->ctx, f->keys_max * sizeof *f->keys);
+    if (!f->keys)
+        return bw_fail_nomem(run->ctx);
+    if (ix->nkeys == 0)
+        return BW_OK;
+    bw_cedar__uid type = bw_cedar__uid_make(uid->type, (bw_str){0});
+    note(f, find_key(ix, uid, var, BW_CEDAR__SCOPE_EQ));
+    note(f, find_key(ix, &type, var, BW_CEDAR__SCOPE_IS));
+    if (ix->nin[var])
+        note_ins(f, run);
+    return BW_OK;
+}
+
+static bool scope_holds(bw_cedar__run *run, const bw_cedar__scope *s, int var)
+{
+    const bw_cedar__uid *uid = run->vars[var].u.uid;
+    switch ((bw_cedar__scope_op)s->op) {
+    case BW_CEDAR__SCOPE_ALL:
+        return true;
+    case BW_CEDAR__SCOPE_EQ:
+        return bw_cedar__uid_eq(uid, s->uids);
+    case BW_CEDAR__SCOPE_IS:
+        return bw_str_eq(uid->type, s->type);
+    case BW_CEDAR__SCOPE_IS_IN:
+        if (!bw_str_eq(uid->type, s->type))
+            return false;
+        break;
+    case BW_CEDAR__SCOPE_IN:
+    case BW_CEDAR__SCOPE_IN_LIST:
+        break;
+    }
+    for (uint32_t i = 0; i < s->n; i++)
+        if (bw_cedar__is_in(run, uid, &s->uids[i]))
+            return true;
+    return false;
+}
+
+/* Marks the policies of a list that hold in all three variables. */
+static void mark(const bw_cedar_policies *set, bw_cedar__run *run, const uint32_t *list, uint32_t n,
+                 uint64_t *bits)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const bw_cedar__policy *p = &set->policies[list[i]];
+        if (scope_holds(run, &p->scope[1], 1) && scope_holds(run, &p->scope[0], 0) &&
+            scope_holds(run, &p->scope[2], 2))
+            bits[list[i] / 64] |= (uint64_t)1 << (list[i] % 64);
+    }
+    run->steps += n;
 }
 
 bw_status bw_cedar__index_match(const bw_cedar_policies *set, bw_cedar__run *run, uint64_t **out)
 {
-    size_t words = set->n / 64 + 1;
-    uint64_t *bits = bw_arena_calloc(run->ctx, 2 * words, sizeof *bits);
+    const bw_cedar__index *ix = set->index;
+    uint64_t *bits = bw_arena_calloc(run->ctx, set->n / 64 + 1, sizeof *bits);
     if (!bits)
         return bw_fail_nomem(run->ctx);
+    found f[3], *best = &f[0];
     for (uint8_t var = 0; var < 3; var++) {
-        uint64_t *here = var == 0 ? bits : bits + words;
-        if (var > 1)
-            memset(here, 0, words * sizeof *here);
-        const bw_cedar__uid *uid = run->vars[var].u.uid;
-        bw_cedar__uid type = bw_cedar__uid_make(uid->type, (bw_str){0});
-        mark(here, set->index->all[var], set->index->nall[var]);
-        mark_key(set->index, uid, var, BW_CEDAR__SCOPE_EQ, here);
-        mark_key(set->index, &type, var, BW_CEDAR__SCOPE_IS, here);
-        if (set->index->nin[var])
-            mark_ins(set->index, run, var, here);
-        for (size_t w = 0; w < words && var > 0; w++)
-            bits[w] &= here[w];
+        TRY(find_lists(ix, run, var, &f[var]));
+        if (f[var].policies < best->policies)
+            best = &f[var];
     }
-    for (size_t w = 0; w < words; w++)
-        for (uint64_t left = bits[w]; left; left &= left - 1) {
-            const bw_cedar__policy *p = &set->policies[w * 64 + (size_t)__builtin_ctzll(left)];
-            for (int var = 0; var < 3; var++)
-                if (p->scope[var].op == BW_CEDAR__SCOPE_IS_IN &&
-                    !bw_str_eq(p->scope[var].type, run->vars[var].u.uid->type))
-                    bits[w] &= ~(left & -left);
-        }
+    mark(set, run, ix->all[best->var], ix->nall[best->var], bits);
+    for (uint32_t k = 0; k < best->nkeys; k++)
+        mark(set, run, best->keys[k]->policies, best->keys[k]->n, bits);
     if (run->nomem) /* an ancestry was not walked: the marks are not to be trusted */
         return bw_fail_nomem(run->ctx);
     *out = bits;
