@@ -1,5 +1,6 @@
-/* Sealing, graphs, rebuilding, renumbering: answers follow the sequence of writes alone.
- * Small limits stand for the real ones: 200 rows a segment, a graph from 100 on. */
+/* Sealing, graphs, rebuilding, renumbering: answers follow the sequence of writes
+ * alone. Small limits stand for the real ones: 200 rows a segment, a graph from 100 on.
+ */
 #include "engine_cell.h"
 
 #include "engine/partition/part.h"
@@ -48,7 +49,8 @@ static shape shape_of(cell *c)
     }
     for (uint32_t i = 0; i < s->vecs[0].n; i++) {
         const bw_block_ref *r = &s->vecs[0].items[i];
-        out.graphs += r->seg >= 0 && s->segs[r->seg].p.adopted && bw_build_index(r->b->m);
+        out.graphs +=
+            r->seg >= 0 && s->segs[r->seg].p.adopted && bw_build_index(r->b->m);
     }
     bw_view_close(&v);
     return out;
@@ -70,7 +72,8 @@ static bw_str answers(cell *c, bool exact, bw_search_trace *trace)
         bw_bitmap allowed;
         OK(bw_bitmap_arena(c->ctx, bw_snapshot_nrows(v.parts[0]), &allowed));
         const bw_bitmap *live = bw_snapshot_live(v.parts[0]);
-        for (size_t i = bw_bitmap_next(live, 0); i < live->nbits; i = bw_bitmap_next(live, i + 1))
+        for (size_t i = bw_bitmap_next(live, 0); i < live->nbits;
+             i = bw_bitmap_next(live, i + 1))
             if (q % 3 || bw_snapshot_id(v.parts[0], (uint32_t)i)->lo % 4)
                 bw_bitmap_set(&allowed, i);
         bw_search_params sp = {.vec = 0, .k = 10, .exact = exact, .allowed = &allowed};
@@ -80,7 +83,8 @@ static bw_str answers(cell *c, bool exact, bw_search_trace *trace)
             uint32_t bits;
             memcpy(&bits, &items[i].key, sizeof bits);
             bw_buf_printf(&b, "%llu:%08x ", (unsigned long long)items[i].id.lo, bits);
-            assert_int_equal(bw_snapshot_id(v.parts[0], items[i].row)->lo, items[i].id.lo);
+            assert_int_equal(bw_snapshot_id(v.parts[0], items[i].row)->lo,
+                             items[i].id.lo);
             assert_true(bw_bitmap_get(&allowed, items[i].row));
         }
         bw_buf_putc(&b, '\n');
@@ -251,7 +255,8 @@ static void test_seal__a_mostly_dead_segment_is_rebuilt(void **state)
     assert_int_equal(s.adopted, 1);
     bw_str before = cell_dump(c, 1, 1, DIM);
     cell_reopen(c);
-    assert_int_equal(shape_of(c).dead, SEAL * 3 / 10); /* dead slots outlive a restart */
+    assert_int_equal(shape_of(c).dead,
+                     SEAL * 3 / 10); /* dead slots outlive a restart */
     assert_true(bw_str_eq(before, cell_dump(c, 1, 1, DIM)));
     delete_range(c, SEAL * 3 / 10, SEAL * 3 / 10 + 1);
     s = shape_of(c);
@@ -280,7 +285,8 @@ static void test_seal__gaps_in_the_numbering_are_taken_out(void **state)
     bw_view old = cell_view(c, 1, 1);
     size_t nrows_max = 0;
     for (int i = 0; i < 40; i++) {
-        cell_upsert_range(c, 1, SEAL, SEAL + 60, DIM); /* the same ids again and again */
+        cell_upsert_range(c, 1, SEAL, SEAL + 60,
+                          DIM); /* the same ids again and again */
         bw_view v = cell_view(c, 1, 1);
         size_t n = bw_snapshot_nrows(v.parts[0]);
         nrows_max = n > nrows_max ? n : nrows_max;

@@ -1,0 +1,173 @@
+/* Text: words, term frequencies, snapshots older than the table. */
+#include "engine_cell.h"
+
+enum { DIM = 2 };
+
+static int setup(void **state)
+{
+    cell *c = calloc(1, sizeof *c);
+    cell_init(c, NULL);
+    cell_collection(c, DIM, BW_METRIC_DOT, 3);
+    *state = c;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    cell *c = *state;
+    cell_clear(c);
+    free(c);
+    return 0;
+}
+
+static void put(cell *c, unsigned class_no, uint64_t id, const char *text)
+{
+    bw_point p = cell_point(c, class_no, id, DIM, text);
+    cell_upsert(c, &p, 1);
+}
+
+/* "id:len:tf,tf id:…" of what one class holds of a query; statistics at the end. */
+static const char *find_in(cell *c, const bw_snapshot *s, const char *query)
+{
+    const bw_str *terms;
+    size_t nterms, n;
+    OK(bw_text_terms(c->ctx, bw_str_c(query), &terms, &nterms));
+    bw_text_stats stats = {0};
+    const bw_text_match *m;
+    OK(bw_snapshot_text(c->ctx, s, terms, nterms, bw_snapshot_live(s), &stats, &m, &n));
+    bw_buf b = {0};
+    for (size_t i = 0; i < n; i++) {
+        bw_buf_printf(&b,
+                      "%llu:%u:", (unsigned long long)bw_snapshot_id(s, m[i].row)->lo,
+                      m[i].length);
+        for (size_t k = 0; k < nterms; k++)
+            bw_buf_printf(&b, k ? ",%u" : "%u", m[i].tf[k]);
+        bw_buf_putc(&b, ' ');
+    }
+    bw_buf_printf(&b, "docs=%llu tokens=%llu", (unsigned long long)stats.ndocs,
+                  (unsigned long long)stats.ntokens);
+    bw_str out;
+    OK(bw_arena_str(c->ctx, bw_buf_view(&b), &out));
+    bw_buf_clear(&b);
+    return bw_arena_printf(c->ctx, "%.*s", (int)out.len, out.ptr);
+}
+
+static const char *find(cell *c, unsigned class_no, const char *query)
+{
+    bw_view v = cell_view(c, class_no, class_no);
+    assert_int_equal(v.nparts, 1);
+    const char *out = find_in(c, v.parts[0], query);
+    bw_view_close(&v);
+    return out;
+}
+
+static void test_text_terms__split_as_the_table_does(void **state)
+{
+    cell *c = *state;
+    struct {
+        const char *in, *out;
+    } cases[] = {
+        {"Running runs RUN!", "running"}, /* one stem, its first word */
+        {"Müller's café-bar", "muller s cafe bar"},
+        {"a\" OR b* NEAR(c) col:d -e", "a or b near c col d e"},
+        {"", ""},
+        {"  ,;  ", ""},
+        {"agreed agree", "agreed"},
+        {"naïve NAIVE", "naive"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const bw_str *terms;
+        size_t n;
+        OK(bw_text_terms(c->ctx, bw_str_c(cases[i].in), &terms, &n));
+        bw_buf b = {0};
+        for (size_t k = 0; k < n; k++) {
+            bw_buf_puts(&b, k ? " " : "");
+            bw_buf_str(&b, terms[k]);
+        }
+        assert_true(bw_str_eq(bw_buf_view(&b), bw_str_c(cases[i].out)));
+        bw_buf_clear(&b);
+    }
+}
+
+static void test_snapshot_text__counts_terms_and_lengths(void **state)
+{
+    cell *c = *state;
+    put(c, 1, 1, "The law of the sea. Laws at sea");
+    put(c, 1, 2, "A ship");
+    put(c, 1, 3, NULL);
+    put(c, 1, 4, "agreed agree agreement");
+    put(c, 2, 5, "law law law");
+    for (int round = 0; round < 2; round++) {
+        assert_string_equal(find(c, 1, "law sea"), "1:8:2,2 docs=3 tokens=13");
+        assert_string_equal(find(c, 1, "ship law"), "1:8:0,2 2:2:1,0 docs=3 tokens=13");
+        assert_string_equal(find(c, 1, "nothing"), "docs=3 tokens=13");
+        assert_string_equal(find(c, 1, "agreed"), "4:3:2 docs=3 tokens=13");
+        assert_string_equal(find(c, 2, "law"), "5:3:3 docs=1 tokens=3");
+        cell_reopen(c);
+    }
+}
+
+static void test_snapshot_text__a_query_is_never_syntax(void **state)
+{
+    cell *c = *state;
+    put(c, 1, 1, "and or not near");
+    const char *queries[] = {
+        "\"",     "a AND (",         "text:near", "near*",          "^near",
+        "\"near", "NEAR(or not, 5)", "- + {}",    "near\"\" OR \"x"};
+    for (size_t i = 0; i < sizeof queries / sizeof *queries; i++)
+        assert_non_null(strstr(find(c, 1, queries[i]), "docs=1 tokens=4"));
+    assert_string_equal(find(c, 1, "NOT"), "1:4:1 docs=1 tokens=4");
+}
+
+static void test_snapshot_text__old_snapshots_find_what_they_cover(void **state)
+{
+    cell *c = *state;
+    put(c, 1, 1, "old words here");
+    put(c, 1, 2, "other words");
+    put(c, 1, 3, "agreed words");
+    bw_view v = cell_view(c, 1, 1);
+    const char *words = find_in(c, v.parts[0], "words old"),
+               *agreed = find_in(c, v.parts[0], "agreed");
+    put(c, 1, 1, "new text");
+    put(c, 1, 4, "words words");
+    bw_point_id gone[] = {cell_id(2), cell_id(3)};
+    bw_access a = cell_access(c, 1, 3);
+    bw_op op = {.kind = BW_OP_DELETE, .ids = gone, .nids = 2};
+    bw_write_result r;
+    OK(cell_write(c, &a, &op, 1, &r));
+    assert_string_equal(find_in(c, v.parts[0], "words old"), words);
+    assert_string_equal(find_in(c, v.parts[0], "agreed"), agreed);
+    assert_string_equal(find(c, 1, "words old"), "4:2:2,0 docs=2 tokens=4");
+    bw_view_close(&v);
+}
+
+static void test_snapshot_text__changes_that_keep_the_text_keep_its_words(void **state)
+{
+    cell *c = *state;
+    put(c, 1, 1, "stable words");
+    bw_point_id id = cell_id(1);
+    bw_access a = cell_access(c, 1, 3);
+    bw_op op = {.kind = BW_OP_SET_PAYLOAD,
+                .ids = &id,
+                .nids = 1,
+                .payload = BW_STR("{\"x\":1}")};
+    bw_write_result r;
+    OK(cell_write(c, &a, &op, 1, &r));
+    for (int round = 0; round < 2; round++) {
+        assert_string_equal(find(c, 1, "stable"), "1:2:1 docs=1 tokens=2");
+        cell_reopen(c);
+    }
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(test_text_terms__split_as_the_table_does),
+        T(test_snapshot_text__counts_terms_and_lengths),
+        T(test_snapshot_text__a_query_is_never_syntax),
+        T(test_snapshot_text__old_snapshots_find_what_they_cover),
+        T(test_snapshot_text__changes_that_keep_the_text_keep_its_words),
+    };
+    return cmocka_run_group_tests_name("text", tests, NULL, NULL);
+}
