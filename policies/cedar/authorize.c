@@ -143,6 +143,8 @@ bw_status bw_cedar_authorize(bw_ctx *ctx, const bw_cedar_policies *p, const bw_c
     run.stores[1] = e;
     run.stores[2] = schema ? &schema->actions : NULL;
     run.tangled = bw_cedar__tangled(request->extra, e);
+    if (run.tangled && !(run.seen = bw_arena_calloc(ctx, (size_t)request->extra->n + e->n, 1)))
+        return bw_fail_nomem(ctx);
     for (int i = 0; i < 3; i++)
         uids[i] = bw_cedar__uid_make(named[i]->type, named[i]->id);
     const bw_cedar__action_type *action = NULL;

@@ -55,7 +55,8 @@ typedef struct bw_cedar__run { /* one authorization; one thread */
     const bw_cedar_entities *stores[3]; /* extra, base, the schema's actions; NULL if none */
     bw_cedar_value vars[4];
     const bw_cedar__object *objects[3]; /* of the first three variables; NULL: in no store */
-    bool tangled; /* ancestry may lead from the base store back into the small one */
+    bool tangled; /* the base's closures do not hold beside the small store */
+    bool *seen;   /* tangled: a byte for each object of both stores, all 0 */
     bw_cedar_value *stack;
     uint64_t steps;
     bool nomem; /* stopped for want of memory, not of steps */

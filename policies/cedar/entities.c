@@ -124,13 +124,18 @@ static bw_status close_one(closing *c, uint32_t o)
         }
     }
     sort_u32(c->list, n);
-    uint32_t *kept = bw_arena_alloc(c->b->pool, n * sizeof *kept);
+    uint32_t np = c->b->nparents[o];
+    uint32_t *kept = bw_arena_alloc(c->b->pool, ((size_t)n + np) * sizeof *kept);
     if (!kept)
         return bw_fail_nomem(c->b->ctx);
     if (n)
         memcpy(kept, c->list, n * sizeof *kept);
+    if (np)
+        memcpy(kept + n, c->b->parents[o], np * sizeof *kept);
     objects[o].ancestors = kept;
     objects[o].nancestors = n;
+    objects[o].parents = kept + n;
+    objects[o].nparents = np;
     return BW_OK;
 }
 

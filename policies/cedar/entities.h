@@ -9,6 +9,8 @@ typedef struct bw_cedar__object { /* a uid that the store knows: defined, or nam
     bw_cedar_value attrs, tags; /* records; empty when not defined */
     const uint32_t *ancestors;  /* indexes of objects, ascending; complete */
     uint32_t nancestors;
+    const uint32_t *parents;    /* those that were given; ascending */
+    uint32_t nparents;
 } bw_cedar__object;
 
 struct bw_cedar_entities {

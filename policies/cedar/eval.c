@@ -39,59 +39,77 @@ static const bw_cedar__object *object_of(const bw_cedar__run *run, const bw_ceda
     return *store ? bw_cedar__store_get(*store, a) : NULL;
 }
 
-/* Whether ancestry can lead from the base into what the small store defines, so that the
- * two must be walked as one. Rare: the small store holds leaves, as a rule. */
+/* Whether the base's closures cannot be taken as they are: the small store defines a uid
+ * that the base knows too, and with other parents. Rare: it holds leaves, as a rule. */
 bool bw_cedar__tangled(const bw_cedar_entities *extra, const bw_cedar_entities *base)
 {
     if (!extra || !base)
         return false;
-    for (uint32_t i = 0; i < extra->n; i++)
-        if (extra->objects[i].defined && extra->objects[i].nancestors > 0 &&
-            bw_cedar__store_get(base, &extra->objects[i].uid))
+    for (uint32_t i = 0; i < extra->n; i++) {
+        const bw_cedar__object *o = &extra->objects[i];
+        const bw_cedar__object *same = o->defined ? bw_cedar__store_get(base, &o->uid) : NULL;
+        if (same && (o->nancestors > 0 || same->nancestors > 0))
             return true;
+    }
     return false;
 }
 
-/* Marks every uid of the small store that a reaches through both stores, until nothing
- * changes. An object defined in the small store hides one of the base. */
+/* One number for each uid that either store knows: the small store's object when it defines
+ * the uid, else the base's, else the small store's (a parent that nobody defines). */
+static uint32_t node_of(const bw_cedar__run *run, const bw_cedar__uid *uid)
+{
+    const bw_cedar_entities *extra = run->stores[0], *base = run->stores[1];
+    const bw_cedar__object *o = bw_cedar__store_get(extra, uid);
+    const bw_cedar__object *low = o && o->defined ? NULL : bw_cedar__store_get(base, uid);
+    if (low)
+        return extra->n + (uint32_t)(low - base->objects);
+    return o ? (uint32_t)(o - extra->objects) : UINT32_MAX;
+}
+
+static bool stop_for_memory(bw_cedar__run *run)
+{
+    run->nomem = true;
+    run->steps = BW_CEDAR_STEPS_MAX + 1u; /* the next step stops the run */
+    return false;
+}
+
+/* Ancestry by the parents themselves, over both stores. seen has a byte a node, all 0
+ * before and after. */
 static bool crossing(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar__uid *b)
 {
     const bw_cedar_entities *extra = run->stores[0], *base = run->stores[1];
-    bool *mark = bw_arena_calloc(run->ctx, extra->n, 1);
-    if (!mark) {
-        run->nomem = true;
-        run->steps = BW_CEDAR_STEPS_MAX + 1u; /* the next step stops the run */
+    uint32_t start = node_of(run, a), target = node_of(run, b), n = 0, cap = 32;
+    uint32_t *list = bw_arena_alloc(run->ctx, cap * sizeof *list);
+    bool found = false;
+    if (!list)
+        return stop_for_memory(run);
+    if (start == UINT32_MAX || target == UINT32_MAX)
         return false;
-    }
-    const bw_cedar__object *start = bw_cedar__store_get(extra, a);
-    if (start)
-        mark[start - extra->objects] = true;
-    const bw_cedar__object *low = start && start->defined ? NULL : bw_cedar__store_get(base, a);
-    if (low && store_is_in(base, low, b))
-        return true;
-    for (uint32_t v = 0; low && v < extra->n; v++)
-        mark[v] = mark[v] || store_is_in(base, low, &extra->objects[v].uid);
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (uint32_t u = 0; u < extra->n; u++) {
-            const bw_cedar__object *o = &extra->objects[u];
-            if (!mark[u])
+    list[n++] = start;
+    run->seen[start] = true;
+    for (uint32_t at = 0; at < n && !found; at++) {
+        const bw_cedar_entities *s = list[at] < extra->n ? extra : base;
+        const bw_cedar__object *o = &s->objects[s == extra ? list[at] : list[at] - extra->n];
+        run->steps += o->nparents;
+        for (uint32_t k = 0; k < o->nparents && !found; k++) {
+            uint32_t up = node_of(run, &s->objects[o->parents[k]].uid);
+            found = up == target;
+            if (run->seen[up])
                 continue;
-            run->steps += extra->n;
-            if (bw_cedar__uid_eq(&o->uid, b))
-                return true;
-            for (uint32_t k = 0; k < o->nancestors; k++)
-                if (!mark[o->ancestors[k]])
-                    changed = mark[o->ancestors[k]] = true;
-            const bw_cedar__object *same = o->defined ? NULL : bw_cedar__store_get(base, &o->uid);
-            if (same && store_is_in(base, same, b))
-                return true;
-            for (uint32_t v = 0; same && v < extra->n; v++)
-                if (!mark[v] && store_is_in(base, same, &extra->objects[v].uid))
-                    changed = mark[v] = true;
+            if (n == cap) {
+                void *grown = bw_arena_grow(run->ctx, list, cap * sizeof *list, 2 * cap * sizeof *list);
+                if (!grown)
+                    return stop_for_memory(run);
+                list = grown;
+                cap *= 2;
+            }
+            run->seen[up] = true;
+            list[n++] = up;
         }
     }
-    return false;
+    while (n > 0)
+        run->seen[list[--n]] = false;
+    return found;
 }
 
 bool bw_cedar__is_in(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar__uid *b)
@@ -100,7 +118,8 @@ bool bw_cedar__is_in(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar_
     if (bw_cedar__uid_eq(a, b))
         return true;
     run->steps++;
-    if (run->tangled)
+    bool of_schema = run->stores[2] && bw_cedar__is_action_type(a->type);
+    if (run->tangled && !of_schema)
         return crossing(run, a, b);
     const bw_cedar__object *o = object_of(run, a, &store);
     if (!o || o->nancestors == 0)

@@ -117,6 +117,15 @@ static void test_authorize__holds_the_request_against_the_schema(void **state)
     bad[5].principal = uid("Tier", "y");
     for (size_t i = 0; i < 6; i++)
         assert_int_equal(with_schema(w, &bad[i], &a), BW_EINVALID);
+    /* Two stores that have to be walked as one leave the schema's actions alone. */
+    bw_cedar_entities *base = entities_of(w->ctx, NULL, "[{\"uid\":{\"type\":\"User\",\"id\":\"u\"},\"attrs\":{},\"parents\":[{\"type\":\"Team\",\"id\":\"t\"}]}]");
+    bw_cedar_policies *p = policies_of(w->ctx, "permit(principal, action in Action::\"any\", resource);");
+    q = good;
+    q.extra = base;
+    assert_int_equal(bw_cedar_authorize(w->ctx, p, base, w->schema, &q, &a), BW_OK);
+    assert_true(a.allow);
+    bw_cedar_policies_free(p);
+    bw_cedar_entities_free(base);
     q = bad[0];
     q.unchecked = true;
     assert_int_equal(with_schema(w, &q, &a), BW_OK);
