@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 /* ---- ctx ---- */
@@ -452,6 +453,40 @@ static void test_map__a_failed_growth_changes_nothing(void **state)
     bw_allocator_set(NULL);
 }
 
+/* ---- log, status ---- */
+
+static void test_log__writes_one_escaped_line(void **state)
+{
+    (void)state;
+    char text[4096];
+    int ends[2], kept = dup(STDERR_FILENO);
+    assert_int_equal(pipe(ends), 0);
+    assert_true(kept >= 0 && dup2(ends[1], STDERR_FILENO) >= 0);
+    bw_clock_fix(1000000000);
+    bw_log(BW_LOG_DEBUG, "not shown");
+    bw_log(BW_LOG_WARN, "a\nb\x1b[31m %d \xC3\xA9", 7);
+    bw_log_set_level(BW_LOG_ERROR);
+    bw_log(BW_LOG_WARN, "not shown");
+    bw_log_set_level(BW_LOG_INFO);
+    bw_clock_fix(0);
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    close(ends[1]);
+    ssize_t n = read(ends[0], text, sizeof text - 1);
+    close(ends[0]);
+    assert_true(n > 0);
+    text[n] = 0;
+    assert_string_equal(text, "1970-01-01T00:00:01Z warn a\\x0ab\\x1b[31m 7 \xC3\xA9\n");
+}
+
+static void test_status_name__is_there_for_every_code(void **state)
+{
+    (void)state;
+    for (int i = BW_OK; i <= BW_EINTERNAL; i++)
+        assert_string_not_equal(bw_status_name((bw_status)i), "unknown");
+    assert_string_equal(bw_status_name((bw_status)99), "unknown");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -473,6 +508,8 @@ int main(void)
         cmocka_unit_test(test_map__keeps_insertion_order_through_removals),
         cmocka_unit_test(test_map__put_and_remove_for_long_stays_small),
         cmocka_unit_test(test_map__a_failed_growth_changes_nothing),
+        cmocka_unit_test(test_log__writes_one_escaped_line),
+        cmocka_unit_test(test_status_name__is_there_for_every_code),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
