@@ -2,23 +2,31 @@
  * by tests/bench/bench.py so that contenders can take turns.
  *
  *   bw_bench ROWS.npy QUERIES.npy METRIC        (cosine dot euclid manhattan)
- * stdin:  build KIND       an index over all rows; KIND is one of engine/index
+ * stdin:  build KIND SEAL  an index over all rows; KIND is one of engine/index, or
+ *                          "engine": a cell's data folder under TMPDIR, filled through
+ *                          bw_write, sealing after SEAL rows (0 = the default)
  *         search KIND EF   every query alone, k = 10; EF 0 = the kind's own choice
  *         quit
- * stdout: one JSON object a line: {"seconds": s} and, of a search, "rows": the row
- * numbers found, k a query, -1 where there is none.
+ * stdout: one JSON object a line: {"seconds": s, "cpu": s} and, of a search, "rows": the
+ * row numbers found, k a query, -1 where there is none.
  *
- * Only the searches are timed: the clock is read around the loop, answers are printed
- * after it. */
+ * Only the searches are timed: the clocks are read around the loop, answers are printed
+ * after it. cpu is the calling thread's own time, for machines that are shared. */
 #include "engine/index/index.h"
 #include "engine/kernels/kernels.h"
 #include "npy.h"
+#include <bailiwick/engine.h>
 
+#include <ftw.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
-enum { K = 10, KINDS_MAX = 8, LINE_MAX_BYTES = 256 };
+enum { K = 10, KINDS_MAX = 8, LINE_MAX_BYTES = 256, BATCH = 1000 };
+
+static const bw_str TENANT = {"bench", 5}, NAME = {"bench", 5};
 
 typedef struct bench {
     bw_ctx *ctx;
@@ -29,7 +37,33 @@ typedef struct bench {
     bw_index *built[KINDS_MAX];
     size_t nbuilt;
     int64_t *found; /* queries × K */
+    bw_engine *engine;
+    char folder[128]; /* of the engine; removed at the end */
+    bw_class_id class_id;
 } bench;
+
+typedef struct timer {
+    uint64_t wall, cpu;
+} timer;
+
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+static timer timer_start(void)
+{
+    return (timer){bw_clock_mono_ns(), cpu_ns()};
+}
+static timer timer_stop(timer begin)
+{
+    return (timer){bw_clock_mono_ns() - begin.wall, cpu_ns() - begin.cpu};
+}
+static void timer_print(timer t)
+{
+    printf("{\"seconds\": %.6f, \"cpu\": %.6f", (double)t.wall * 1e-9, (double)t.cpu * 1e-9);
+}
 
 static int bench_fail(const char *what, const char *detail)
 {
@@ -51,18 +85,19 @@ static int bench_build(bench *b, const char *kind)
     if (!ops || b->nbuilt == KINDS_MAX)
         return bench_fail("unknown kind", kind);
     const bw_index_params p = {.metric = b->metric, .dim = (uint32_t)b->rows.dim, .seed = 1};
-    const uint64_t begin = bw_clock_mono_ns();
+    const timer begin = timer_start();
     if (ops->build(b->ctx, &p, b->rows.values, b->rows.n, &b->built[b->nbuilt]) != BW_OK)
         return bench_fail(kind, bw_ctx_message(b->ctx));
-    const double seconds = (double)(bw_clock_mono_ns() - begin) * 1e-9;
-    printf("{\"seconds\": %.6f, \"bytes\": %zu}\n", seconds, ops->bytes(b->built[b->nbuilt]));
+    timer_print(timer_stop(begin));
+    printf(", \"bytes\": %zu}\n", ops->bytes(b->built[b->nbuilt]));
     b->nbuilt++;
     return 0;
 }
 
-static int bench_print(const bench *b, double seconds)
+static int found_print(const bench *b, timer t)
 {
-    printf("{\"seconds\": %.6f, \"rows\": [", seconds);
+    timer_print(t);
+    printf(", \"rows\": [");
     for (size_t i = 0; i < b->queries.n * K; i++)
         printf("%s%" PRId64, i ? "," : "", b->found[i]);
     printf("]}\n");
@@ -74,7 +109,7 @@ static int bench_search(bench *b, const char *kind, uint32_t effort)
     const bw_index *ix = bench_index(b, kind);
     if (!ix)
         return bench_fail("not built", kind);
-    const uint64_t begin = bw_clock_mono_ns();
+    const timer begin = timer_start();
     for (size_t q = 0; q < b->queries.n; q++) {
         bw_candidate items[K];
         bw_topk t;
@@ -92,8 +127,100 @@ static int bench_search(bench *b, const char *kind, uint32_t effort)
             b->found[q * K + i] = i < t.n ? (int64_t)items[i].row : -1;
         bw_ctx_reset(b->ctx);
     }
-    return bench_print(b, (double)(bw_clock_mono_ns() - begin) * 1e-9);
+    return found_print(b, timer_stop(begin));
 }
+
+/* ---- the whole engine: one collection, one class, ids = row numbers ---- */
+
+static bw_status engine_fill(bench *b, size_t from, size_t n)
+{
+    static bw_point points[BATCH];
+    static bw_vector vectors[BATCH];
+    const bw_permit one = {&b->class_id, 1};
+    const bw_access access = {one, one, one, one};
+    for (size_t i = 0; i < n; i++) {
+        vectors[i] = (bw_vector){.values = b->rows.values + (from + i) * b->rows.dim,
+                                 .n = (uint32_t)b->rows.dim};
+        vectors[i].name = (bw_str){"", 0};
+        points[i] = (bw_point){.id = {0, from + i, 0, 0}, .class_id = b->class_id,
+                               .vectors = &vectors[i], .nvectors = 1};
+    }
+    const bw_op op = {.kind = BW_OP_UPSERT, .points = points, .npoints = (uint32_t)n};
+    bw_write_result result;
+    return bw_write(b->ctx, b->engine, TENANT, NAME, &access, &op, 1, &result);
+}
+
+static bw_status engine_make(bench *b, uint32_t seal)
+{
+    bw_engine_options options = BW_ENGINE_OPTIONS_INIT;
+    options.seal_rows = seal;
+    options.adopt_rows = seal ? 1024 : 0;
+    const bw_vector_spec vector = {{"", 0}, (uint32_t)b->rows.dim, b->metric, false, false};
+    const bw_collection_info info = {.tenant = TENANT, .name = NAME, .vectors = &vector, .nvectors = 1};
+    memset(b->class_id.bytes, 7, sizeof b->class_id.bytes);
+    bw_status status = bw_engine_open(b->ctx, b->folder, &options, &b->engine);
+    if (status == BW_OK)
+        status = bw_collection_create(b->ctx, b->engine, &info);
+    if (status == BW_OK)
+        status = bw_class_put(b->ctx, b->engine, &b->class_id, BW_STR("bench"));
+    for (size_t i = 0; status == BW_OK && i < b->rows.n; i += BATCH) {
+        status = engine_fill(b, i, b->rows.n - i < BATCH ? b->rows.n - i : BATCH);
+        bw_ctx_reset(b->ctx);
+    }
+    return status;
+}
+
+static int engine_build(bench *b, uint32_t seal)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(b->folder, sizeof b->folder, "%s/bw-bench-XXXXXX", tmp ? tmp : "/tmp");
+    if (b->engine || !mkdtemp(b->folder))
+        return bench_fail("engine", "its folder cannot be made");
+    const timer begin = timer_start();
+    if (engine_make(b, seal) != BW_OK)
+        return bench_fail("engine", bw_ctx_message(b->ctx));
+    timer_print(timer_stop(begin));
+    printf("}\n");
+    return 0;
+}
+
+static int engine_search(bench *b, uint32_t effort)
+{
+    const bw_permit permit = {&b->class_id, 1};
+    const bw_read read = {.tenant = TENANT, .name = NAME, .permit = &permit, .now_ns = bw_clock_unix_ns()};
+    const timer begin = timer_start();
+    for (size_t q = 0; q < b->queries.n; q++) {
+        bw_query query = {.kind = BW_QUERY_NEAREST, .limit = K, .ef_search = effort};
+        query.using_name = (bw_str){"", 0};
+        query.target.vector = (bw_vector){.values = b->queries.values + q * b->queries.dim,
+                                          .n = (uint32_t)b->queries.dim};
+        bw_result *result = NULL;
+        if (bw_query_run(b->ctx, b->engine, &read, &query, 1, &result) != BW_OK)
+            return bench_fail("engine", bw_ctx_message(b->ctx));
+        size_t n;
+        const bw_hit *hits = bw_result_hits(result, 0, &n);
+        for (size_t i = 0; i < K; i++)
+            b->found[q * K + i] = i < n ? (int64_t)hits[i].id.lo : -1;
+        bw_result_free(result);
+        bw_ctx_reset(b->ctx);
+    }
+    return found_print(b, timer_stop(begin));
+}
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+    (void)st, (void)flag, (void)ftw;
+    return remove(path);
+}
+
+static void engine_end(bench *b)
+{
+    bw_engine_close(b->engine);
+    if (b->folder[0])
+        nftw(b->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- commands ---- */
 
 static int bench_loop(bench *b)
 {
@@ -110,10 +237,12 @@ static int bench_loop(bench *b)
         char *effort = strchr(kind, ' ');
         if (effort)
             *effort++ = 0;
+        const uint32_t number = effort ? (uint32_t)strtoul(effort, NULL, 10) : 0;
+        const bool engine = strcmp(kind, "engine") == 0;
         if (strcmp(line, "build") == 0)
-            rc = bench_build(b, kind);
-        else if (strcmp(line, "search") == 0 && effort)
-            rc = bench_search(b, kind, (uint32_t)strtoul(effort, NULL, 10));
+            rc = engine ? engine_build(b, number) : bench_build(b, kind);
+        else if (strcmp(line, "search") == 0)
+            rc = engine ? engine_search(b, number) : bench_search(b, kind, number);
         else
             return bench_fail("unknown command", line);
         fflush(stdout);
@@ -162,6 +291,7 @@ int main(int argc, char **argv)
         rc = bench_loop(&b);
     for (size_t i = 0; i < b.nbuilt; i++)
         b.built[i]->ops->free(b.built[i]);
+    engine_end(&b);
     bw_bitmap_free(&b.all);
     bw_free(b.ids);
     bw_free(b.found);
