@@ -4,9 +4,9 @@
 #include "harden.h"
 #include "httpd.h"
 #include <errno.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
@@ -121,17 +121,37 @@ static const char serve_usage[] =
     "--dev: no keys, no policies, one class; loopback only, for a first look and for tests.\n"
     "Prints \"listening on ADDRESS:PORT\" once it serves. SIGTERM and SIGINT stop it gracefully.\n";
 
-static int wait_for_stop(bw_httpd *h, const sigset_t *set)
+/* A handler and not sigwait: libraries start threads before main that block nothing, and a
+ * signal that one of them gets must stop the cell as well. sem_post may run in a handler. */
+static sem_t stop_asked;
+
+static void on_stop(int sig)
 {
-    int sig = 0;
+    (void)sig;
+    (void)sem_post(&stop_asked);
+}
+
+static bw_status catch_signals(bw_ctx *ctx)
+{
+    struct sigaction sa;
+    memset(&sa, 0, sizeof sa);
+    sa.sa_handler = on_stop;
+    sa.sa_flags = SA_RESTART;
+    if (sem_init(&stop_asked, 0, 0) != 0 || sigaction(SIGTERM, &sa, NULL) != 0 || sigaction(SIGINT, &sa, NULL) != 0)
+        return bw_fail(ctx, BW_EINTERNAL, "signals cannot be caught: %s", strerror(errno));
+    return BW_OK;
+}
+
+static int wait_for_stop(bw_httpd *h)
+{
     const char *host = bw_httpd_host(h);
     if (printf(strchr(host, ':') ? "listening on [%s]:%u\n" : "listening on %s:%u\n", host,
                bw_httpd_port(h)) < 0 ||
         fflush(stdout) != 0)
         bw_log(BW_LOG_WARN, "stdout is closed");
-    while (sigwait(set, &sig) != 0)
-        continue;
-    bw_log(BW_LOG_INFO, "stopping on signal %d", sig);
+    while (sem_wait(&stop_asked) != 0)
+        continue; /* interrupted */
+    bw_log(BW_LOG_INFO, "stopping");
     return 0;
 }
 
@@ -139,19 +159,16 @@ static int serve(bw_ctx *ctx, bw_ctx *home, const bw_config *config)
 {
     bw_server *server = NULL;
     bw_httpd *httpd = NULL;
-    sigset_t set;
     int code = 0;
-    /* Blocked before any thread starts, so that only sigwait sees them. */
-    if (sigemptyset(&set) != 0 || sigaddset(&set, SIGTERM) != 0 || sigaddset(&set, SIGINT) != 0 ||
-        pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
-        return 1;
-    bw_status s = bw_config_check_serve(ctx, config);
+    bw_status s = catch_signals(ctx);
+    if (s == BW_OK)
+        s = bw_config_check_serve(ctx, config);
     if (s == BW_OK)
         s = bw_server_open(ctx, config, home, &server);
     if (s == BW_OK)
         s = bw_httpd_start(ctx, server, &httpd);
     if (s == BW_OK)
-        code = wait_for_stop(httpd, &set);
+        code = wait_for_stop(httpd);
     else
         code = bw_cli_fail(ctx, "serve");
     bw_httpd_stop(httpd);

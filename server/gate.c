@@ -20,10 +20,10 @@ bool bw_gate_is_open(const bw_server *s, bw_str method, bw_str path)
         if (path.len == 0)
             return true;
     }
-    if (path.len > 1 && path.ptr[path.len - 1] == '/')
-        path.len--;
     if (bw_str_is(path, "/"))
         return true;
+    if (path.len > 1 && path.ptr[path.len - 1] == '/')
+        path.len--;
     for (size_t i = 1; i < sizeof open_paths / sizeof open_paths[0]; i++)
         if (bw_str_eq(path, bw_str_c(open_paths[i])))
             return true;

@@ -1,0 +1,312 @@
+"""A cell's life: start, refusals to start, TLS, keys by command line, graceful stop, a log
+that cannot be written."""
+import json
+import os
+import resource
+import signal
+import socket
+import ssl
+import stat
+import subprocess
+import threading
+import time
+
+import pytest
+from cell import BINARY, Cell
+
+LABELS = {"regimes": ["gdpr"], "residency": ["EEA"], "sensitivity": 1, "categories": [], "labels": [],
+          "purposes": ["payroll"], "legal_hold": False}
+PLACE = ["--set", "cell.country=FR", "--set", "cell.operator=eucloud"]
+
+
+def run(*args, **kw):
+    return subprocess.run([BINARY] + [str(a) for a in args], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, timeout=60, **kw)
+
+
+def test_cli__help_and_version():
+    assert run("--version").stdout.startswith("bailiwick ")
+    assert run("--help").returncode == 0
+    for args in ([], ["nope"], ["serve"], ["init"], ["key"], ["key", "nope"], ["audit"], ["policy"], ["doctor"],
+                 ["serve", "--nope"], ["serve", "--data"]):
+        assert run(*args).returncode == 2, args
+
+
+def test_config__prints_every_setting_documented():
+    text = run("config").stdout
+    names = [line.split(" = ")[0] for line in text.split("\n") if " = " in line and not line.startswith("#")]
+    assert len(names) > 25 and len(set(names)) == len(names)
+    for block in text.strip().split("\n\n")[1:]:
+        assert block.startswith("# ") and " = " in block.split("\n")[-1]
+    r = run("config", "--set", "server.workers=9999")
+    assert r.returncode == 1 and "server.workers" in r.stderr
+
+
+def test_dev__refusals(tmp_path):
+    for listen in ("0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.org:0"):
+        r = run("serve", "--dev", "--data", tmp_path / "a", "--listen", listen)
+        assert r.returncode == 1 and "listening" not in r.stdout, listen
+    assert run("init", "--data", tmp_path / "b", "--admin-key-file", tmp_path / "k", *PLACE).returncode == 0
+    r = run("serve", "--dev", "--data", tmp_path / "b", "--listen", "127.0.0.1:0")
+    assert r.returncode == 1 and "--dev" in r.stderr
+    with Cell(dev=True, data=str(tmp_path / "c")) as c:
+        assert c.get("/").status == 200
+    r = run("serve", "--data", tmp_path / "c", "--listen", "127.0.0.1:0", *PLACE)
+    assert r.returncode == 1 and "--dev" in r.stderr
+    assert run("key", "list", "--data", tmp_path / "c").returncode == 1
+
+
+def test_serve__refuses_beyond_loopback_without_tls(tmp_path):
+    assert run("init", "--data", tmp_path / "d", "--admin-key-file", tmp_path / "k", *PLACE).returncode == 0
+    r = run("serve", "--data", tmp_path / "d", "--listen", "0.0.0.0:0")
+    assert r.returncode == 1 and "loopback" in r.stderr
+    assert run("init", "--data", tmp_path / "e", "--admin-key-file", tmp_path / "k2", "--seat", "FR").returncode == 0
+    r = run("serve", "--data", tmp_path / "e", "--listen", "127.0.0.1:0")
+    assert r.returncode == 1 and "cell.country" in r.stderr
+    assert run("serve", "--data", tmp_path / "none", "--listen", "127.0.0.1:0").returncode == 1
+
+
+def test_init__files_are_the_owners_alone(tmp_path):
+    data = tmp_path / "d"
+    assert run("init", "--data", data, "--admin-key-file", tmp_path / "k", *PLACE).returncode == 0
+    for name in ("secrets/keys", "secrets/subjects", "keys.json", "cell.json", "bailiwick.conf", "policies.cedar"):
+        assert stat.S_IMODE(os.stat(data / name).st_mode) & 0o077 == 0, name
+    assert stat.S_IMODE(os.stat(tmp_path / "k").st_mode) == 0o600
+    assert run("init", "--data", data, *PLACE).returncode == 1  # never twice
+    os.chmod(data / "secrets/keys", 0o640)
+    r = run("serve", "--data", data, "--listen", "127.0.0.1:0")
+    assert r.returncode == 1 and "secrets/keys" in r.stderr
+
+
+def test_key__life_on_a_stopped_and_a_running_cell(tmp_path):
+    data, admin = str(tmp_path / "d"), str(tmp_path / "k")
+    assert run("init", "--data", data, "--admin-key-file", admin, *PLACE).returncode == 0
+    add = ["key", "add", "--principal", "ana", "--tenant", "acme", "--seat", "FR", "--clearance", "2",
+           "--roles", "editor", "--purposes", "payroll,analysis", "--default-purpose", "payroll",
+           "--labels", json.dumps(LABELS)]
+    r = run(*add, "--data", data)
+    assert r.returncode == 0, r.stderr
+    stopped = r.stdout.strip()
+    assert run(*add[:-1], "{\"regimes\":[\"nope\"]}", "--data", data).returncode == 1
+    assert len(run("key", "list", "--data", data).stdout.strip().split("\n")) == 2
+    with Cell(dev=False, data=data) as c:
+        assert c.get("/v1/whoami", key=stopped).json()["key"]["purposes"] == ["analysis", "payroll"]
+        assert run("key", "list", "--data", data).returncode == 1  # in use
+        where = ["--url", c.url, "--key-file", admin]
+        out = str(tmp_path / "bo")
+        r = run(*add, *where, "--out", out)
+        assert r.returncode == 0 and r.stdout == "", r.stderr
+        with open(out) as f:
+            running = f.read().strip()
+        assert c.get("/v1/whoami", key=running).status == 200
+        # The administrator's key from standard input.
+        with open(admin) as f:
+            r = run("key", "list", "--url", c.url, "--key-file", "-", input=f.read())
+        assert r.returncode == 0 and len(r.stdout.strip().split("\n")) == 3
+        ident = c.get("/v1/whoami", key=running).json()["key"]["id"]
+        assert run("key", "revoke", *where, "--id", ident).returncode == 0
+        assert c.get("/v1/whoami", key=running).status == 401
+        r = run("key", "list", "--url", c.url, "--key-file", out)
+        assert r.returncode == 1 and "401" in r.stderr
+        assert "FAIL" not in run("doctor", "--url", c.url, "--key-file", admin).stdout
+    assert run("key", "revoke", "--data", data, "--id", ident).returncode == 0
+    assert "FAIL" not in run("doctor", "--data", data).stdout
+
+
+def make_cert(tmp_path):
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert,
+                    "-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"],
+                   check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    os.chmod(key, 0o600)
+    return cert, key
+
+
+def test_tls__serves_and_refuses_plain_and_old(tmp_path):
+    tls = make_cert(tmp_path)
+    with Cell(dev=False, country="FR", operator="eucloud", tls=tls) as c:
+        assert c.get("/v1/whoami").status == 200
+        assert c.get("/collections", key=None).status == 401
+        body = {"vectors": {"size": 2, "distance": "Dot"}}
+        assert c.put("/collections/x", body).status == 200
+        big = c.post("/v1/authorize", b" " * (2 << 20))
+        assert big.status == 400
+        s = socket.create_connection(("127.0.0.1", c.port), timeout=10)
+        s.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert not s.recv(1000).startswith(b"HTTP/1.1 200")
+        s.close()
+        old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+        try:
+            old.minimum_version, old.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+            old.set_ciphers("ALL:@SECLEVEL=0")
+        except (ValueError, ssl.SSLError):
+            return
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            old.wrap_socket(socket.create_connection(("127.0.0.1", c.port), timeout=10)).version()
+        # The command line over TLS, with the certificate named.
+        with open(tmp_path / "admin", "w") as f:
+            f.write(c.admin_key + "\n")
+        r = run("key", "list", "--url", c.url, "--key-file", tmp_path / "admin", "--ca", tls[0])
+        assert r.returncode == 0, r.stderr
+        assert run("key", "list", "--url", c.url, "--key-file", tmp_path / "admin").returncode == 1
+
+
+def test_tls__key_file_must_be_private(tmp_path):
+    cert, key = make_cert(tmp_path)
+    os.chmod(key, 0o644)
+    data = tmp_path / "d"
+    assert run("init", "--data", data, "--admin-key-file", tmp_path / "k", *PLACE, "--set", "server.tls_cert=" + cert,
+               "--set", "server.tls_key=" + key).returncode == 0
+    r = run("serve", "--data", data, "--listen", "127.0.0.1:0")
+    assert r.returncode == 1 and "tls_key" in r.stderr
+
+
+def test_prefix__is_stripped_and_required():
+    with Cell(dev=False, country="FR", operator="eucloud", settings={"server.prefix": "/base"}) as c:
+        assert c.get("/base/", key=None).status == 200
+        assert c.get("/base", key=None).status == 200
+        assert c.get("/base/healthz", key=None).status == 200
+        assert c.get("/base/v1/whoami").status == 200
+        for path in ("/v1/whoami", "/healthz", "/", "/basement", "/base/base/v1/whoami"):
+            assert c.get(path).status == 404, path
+            assert c.get(path, key=None).status == 401, path
+
+
+def test_stop__running_requests_end():
+    """SIGTERM during writes: every 200 that was given is there after the restart."""
+    with Cell(dev=True) as c:
+        c.put("/collections/x", {"vectors": {"size": 4, "distance": "Dot"}})
+        done, stop = [], threading.Event()
+
+        def write(base):
+            n = 0
+            while not stop.is_set() and n < 100000:
+                n += 1
+                try:
+                    r = c.put("/collections/x/points?wait=true",
+                              {"points": [{"id": base + n, "vector": [1, 2, 3, 4]}]})
+                except OSError:
+                    return
+                except Exception:
+                    return
+                if r.status == 200:
+                    done.append(base + n)
+                else:
+                    assert r.status == 503, r
+                    return
+
+        threads = [threading.Thread(target=write, args=(k * 1000000,)) for k in range(4)]
+        for t in threads:
+            t.start()
+        while len(done) < 40:
+            time.sleep(0.01)
+        assert c.stop() == 0
+        stop.set()
+        for t in threads:
+            t.join()
+        c.start()
+        count = c.post("/collections/x/points/count", {}).json()["result"]["count"]
+        assert count >= len(done)
+        got = c.post("/collections/x/points", {"ids": done, "with_payload": False}).json()["result"]
+        assert len(got) == len(done)
+
+
+def test_stop__sigint_and_idle_connections():
+    with Cell(dev=True) as c:
+        idle = socket.create_connection(("127.0.0.1", c.port))
+        half = socket.create_connection(("127.0.0.1", c.port))
+        half.sendall(b"POST /collections/x/points HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{")
+        time.sleep(0.2)
+        assert c.stop(signal.SIGINT, timeout=20) == 0
+        idle.close()
+        half.close()
+        c.start()
+
+
+def test_folder__one_process_at_a_time(tmp_path):
+    with Cell(dev=True, data=str(tmp_path / "d")) as c:
+        r = run("serve", "--dev", "--data", c.data, "--listen", "127.0.0.1:0")
+        assert r.returncode == 1 and "in use" in r.stderr
+        assert c.get("/").status == 200
+
+
+def test_audit__unwritable_log_refuses_service():
+    """No entry, no service: a limit on file size stands in for a full disk."""
+    with Cell(dev=False, country="FR", operator="eucloud") as c:
+        key = c.key_add("ana", "acme", roles=["editor"], purposes=["payroll"], labels=LABELS)
+        c.put("/collections/x", {"vectors": {"size": 2, "distance": "Dot"}}, key=key)
+        log = os.path.join(c.data, "audit", "00000001.jsonl")
+        seq = c.get("/v1/audit?limit=1").json()["head"]["seq"]
+        size = os.path.getsize(log)
+        resource.prlimit(c.process.pid, resource.RLIMIT_FSIZE, (size + 200, resource.RLIM_INFINITY))
+        for method, path, body in (("GET", "/v1/whoami", None), ("GET", "/collections", None),
+                                   ("PUT", "/collections/x/points?wait=true",
+                                    {"points": [{"id": 1, "vector": [1, 1]}]})):
+            r = c.call(method, path, body, key=key)
+            assert r.status in (503, 507), (method, path, r)
+            assert b"acme" not in r.body and b"points" not in r.body
+        assert c.get("/healthz", key=None).status == 200
+        resource.prlimit(c.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        # Room again: it goes on without a restart, and nothing of the refused write is there.
+        assert c.get("/v1/whoami", key=key).status == 200
+        assert c.post("/collections/x/points/count", {}, key=key).json()["result"]["count"] == 0
+        assert c.get("/v1/audit?limit=1").json()["head"]["seq"] > seq
+        done = c.cli("audit", "verify", "--data", c.data)
+        assert done.returncode == 0, done.stderr
+
+
+def test_audit__survives_kill_9_and_shows_a_cut_end():
+    with Cell(dev=True) as c:
+        for i in range(50):
+            c.put("/collections/k%d" % i, {"vectors": {"size": 2, "distance": "Dot"}})
+        head = c.get("/v1/audit?limit=1").json()["head"]
+        c.kill9()
+        expect = "%d:%s" % (head["seq"], head["hash"])
+        assert c.cli("audit", "verify", "--data", c.data, "--expect", expect).returncode == 0
+        log = os.path.join(c.data, "audit", "00000001.jsonl")
+        with open(log, "rb") as f:
+            lines = f.read().splitlines(True)
+        with open(log, "wb") as f:
+            f.write(b"".join(lines[:-3]))
+        assert c.cli("audit", "verify", "--data", c.data).returncode == 0
+        assert c.cli("audit", "verify", "--data", c.data, "--expect", expect).returncode == 1
+        with open(log, "wb") as f:
+            f.write(b"".join(lines[:5] + lines[6:]))
+        assert c.cli("audit", "verify", "--data", c.data).returncode == 1
+        with open(log, "wb") as f:
+            f.write(b"".join(lines))
+        c.start()
+
+
+def test_policy__check_and_test(tmp_path):
+    good, bad, requests = tmp_path / "good.cedar", tmp_path / "bad.cedar", tmp_path / "r.json"
+    good.write_text('@id("all") permit(principal, action, resource);')
+    bad.write_text('permit(principal, action, resource')
+    who = {"principal": "a", "tenant": "t", "seat": "FR", "clearance": 1}
+    requests.write_text(json.dumps([
+        {"principal": who, "action": "Query", "labels": LABELS, "expect": "allow", "policies": ["all"]},
+        {"principal": who, "action": "Query", "labels": LABELS, "expect": "deny"}]))
+    assert run("policy", "check", good).returncode == 0
+    assert run("policy", "check", bad).returncode == 1
+    r = run("policy", "test", good, requests, *PLACE)
+    assert r.returncode == 1 and "1 passed, 1 failed" in r.stdout, r.stdout + r.stderr
+
+
+def test_process__is_not_dumpable():
+    with Cell(dev=True) as c:
+        with open("/proc/%d/status" % c.process.pid) as f:
+            status = f.read()
+        assert "NoNewPrivs:\t1" in status
+        with open("/proc/%d/limits" % c.process.pid) as f:
+            assert "Max core file size        0" in f.read()
+
+
+def test_timeout__is_checked():
+    with Cell(dev=True) as c:
+        c.put("/collections/x", {"vectors": {"size": 2, "distance": "Dot"}})
+        for bad in ("0", "-1", "x", "1.5", ""):
+            r = c.post("/collections/x/points/count?timeout=" + bad, {})
+            assert r.status == 400 and b"Deserialize error in query parameters" in r.body, bad
+        for good in ("1", "60", "3000"):
+            assert c.post("/collections/x/points/count?timeout=" + good, {}).status == 200
