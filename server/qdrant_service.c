@@ -43,7 +43,7 @@ bw_status bw_qdrant_telemetry(bw_request *r, bw_response *response)
                     "{\"id\":\"00000000-0000-0000-0000-000000000000\","
                     "\"app\":{\"name\":\"bailiwick\",\"version\":\"" BW_QDRANT_VERSION "\","
                     "\"startup\":\"1970-01-01T00:00:00Z\"},"
-                    "\"collections\":{\"number_of_collections\":0}}");
+                    "\"collections\":{\"number_of_collections\":0},\"cluster\":{\"enabled\":false}}");
 }
 
 bw_status bw_qdrant_cluster(bw_request *r, bw_response *response)
