@@ -42,6 +42,18 @@ static bw_status __attribute__((noinline, cold)) syntax(parser *ps, const char *
                       (size_t)(at - ps->start));
 }
 
+/* The same where the value v itself is at fault: points at it, so that a number of a
+ * vector is named by its index. */
+static bw_status __attribute__((noinline, cold)) syntax_of(parser *ps, const bw_json *v,
+                                                           const char *what)
+{
+    const char *pointer = bw_json_pointer(ps->ctx, v);
+    if (!pointer)
+        return BW_ENOMEM;
+    return bw_fail_at(ps->ctx, BW_EINVALID, pointer, "JSON: %s at byte %zu", what,
+                      (size_t)(ps->p - ps->start));
+}
+
 static inline void space(parser *ps)
 {
     const char *p = ps->p, *end = ps->end;
@@ -321,11 +333,11 @@ static bw_status scalar(parser *ps, bw_json *v)
     default: break;
     }
     if (*ps->p != '-' && (*ps->p < '0' || *ps->p > '9'))
-        return syntax(ps, ps->p, "expected a value");
+        return syntax_of(ps, v, "expected a value");
     v->kind = BW_JSON_NUMBER;
     const char *q = bw_json__number(ps->p, ps->end, v);
     if (!q)
-        return syntax(ps, ps->p, "a number that is malformed or beyond double");
+        return syntax_of(ps, v, "a number that is malformed or beyond double");
     ps->p = q;
     return BW_OK;
 }
