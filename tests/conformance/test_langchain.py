@@ -13,6 +13,7 @@ from langchain_qdrant import QdrantVectorStore, RetrievalMode
 from langchain_qdrant.sparse_embeddings import SparseEmbeddings, SparseVector
 from langchain_tests.integration_tests import VectorStoreIntegrationTests
 from qdrant_client import models as m
+from qdrant_client.http.exceptions import UnexpectedResponse
 
 import fakes
 
@@ -112,7 +113,7 @@ def test_ids_delete_and_reopen(cell, name):
         QdrantVectorStore.from_existing_collection(url=cell.url, collection_name=name, embedding=Wide())
     s2 = QdrantVectorStore.from_texts(["only"], Dense(), url=cell.url, collection_name=name, force_recreate=True)
     assert len(s2.similarity_search("only", k=9)) == 1
-    with pytest.raises(Exception, match="doesn't exist"):
+    with pytest.raises(UnexpectedResponse, match="404"):
         QdrantVectorStore.from_existing_collection(url=cell.url, collection_name="nowhere", embedding=Dense())
 
 

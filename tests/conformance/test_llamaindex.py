@@ -106,9 +106,8 @@ def test_conditions_and_ids(store):
         q(filters=MetadataFilters(filters=[F(key="tags", value="x", operator=O.CONTAINS)]))
 
 
+@pytest.mark.parametrize("hybrid", [True], ids=["hybrid"], indirect=True)
 def test_hybrid_modes(store, hybrid):
-    if not hybrid:
-        pytest.skip("a dense store has one mode")
     r = store.query(query("beta one", 2, query_str="beta one", mode=VectorStoreQueryMode.SPARSE, sparse_top_k=2))
     assert r.ids[0] == IDS[1]
     r = store.query(query("beta one", 3, query_str="gamma two", mode=VectorStoreQueryMode.HYBRID, sparse_top_k=3))

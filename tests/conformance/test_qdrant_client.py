@@ -348,7 +348,7 @@ def test_fusion(client, name):
     assert d[0].id == 2 and abs(d[0].score - 1.126) < 2e-3
     r = client.query_points(name, prefetch=m.Prefetch(query=[0, 1.0, 0, 0], limit=3), query=[1.0, 0, 0, 0]).points
     assert ids(r) == [2, 6, 3]
-    nested = m.Prefetch(prefetch=[m.Prefetch(query=[0, 1.0, 0, 0], limit=4)], query=[1.0, 0, 0, 0], limit=2)
+    nested = m.Prefetch(prefetch=[m.Prefetch(query=[0, 1.0, 0, 0], limit=3)], query=[1.0, 0, 0, 0], limit=2)
     assert ids(client.query_points(name, prefetch=[nested], query=[.6, .8, 0, 0]).points) == [6, 2]
 
 

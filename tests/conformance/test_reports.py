@@ -2,6 +2,7 @@
 cases/bug-reports.md, each by its number there; the right-hand column is what must hold."""
 import json
 import random
+import re
 import threading
 
 import pytest
@@ -249,8 +250,7 @@ def test_33_what_is_no_finite_number_is_refused_with_its_place(cell, name, bad):
     put(cell, name, {"points": [{"id": 1, "vector": [0, 0, 0, 0]}]})  # a zero vector is fine
     r = put(cell, name, ('{"points":[{"id":2,"vector":[1,0,%s,0]}]}' % bad).encode(), 400)
     error = r.json()["status"]["error"]
-    if bad not in ("NaN", "Infinity", "-Infinity"):  # those are no JSON at all
-        assert "2" in error and "vector" in error, error
+    assert re.search(r"/points/0/vector(/2\b|.*\b2\b)", error), error
     q = cell.post("/collections/%s/points/query" % name, ('{"query":[1,0,%s,0]}' % bad).encode())
     assert q.status == 400
     assert cell.post("/collections/%s/points/count" % name, {}).json()["result"]["count"] == 1
