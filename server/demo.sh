@@ -73,7 +73,7 @@ key() { # file, then what `key add` takes
     "$bw" key add --url "$url" --key-file "$work/admin.key" --out "$work/$f.key" "$@"
 }
 key archivist --principal archivist --tenant clinique --seat FR --clearance 4 --roles editor --purposes care,compliance,audit,search
-key app --principal rag-app --tenant clinique --seat FR --clearance 1 --roles editor --purposes support \
+key app --principal rag-app --tenant clinique --seat FR --clearance 1 --roles editor --purposes support --default-purpose support \
     --labels '{"regimes": ["none"], "residency": ["EU"], "sensitivity": 1, "purposes": ["support"]}'
 key claire --principal dr-claire --tenant clinique --seat FR --clearance 3 --roles reader --purposes care
 key karl --principal karl-compliance --tenant clinique --seat DE --clearance 2 --roles reader --purposes compliance
