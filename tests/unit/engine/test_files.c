@@ -75,7 +75,8 @@ static void test_files__many_classes_need_few_descriptors(void **state)
         bw_text_stats stats = {0};
         const bw_text_match *m;
         size_t n;
-        OK(bw_snapshot_text(c->ctx, v.parts[i], terms, nterms, bw_snapshot_live(v.parts[i]), &stats, &m, &n));
+        OK(bw_snapshot_text(c->ctx, v.parts[i], terms, nterms,
+                            bw_snapshot_live(v.parts[i]), &stats, &m, &n));
         found += n;
     }
     assert_int_equal(found, classes);
@@ -135,7 +136,8 @@ static void test_files__damage_stays_where_it_is(void **state)
     cell *c = *state;
     for (unsigned k = 0; k < 4; k++) {
         cell_collection(c, DIM, BW_METRIC_DOT, 2);
-        bw_point p[2] = {cell_point(c, 1, 1, DIM, NULL), cell_point(c, 2, 2, DIM, NULL)};
+        bw_point p[2] = {cell_point(c, 1, 1, DIM, NULL),
+                         cell_point(c, 2, 2, DIM, NULL)};
         p[0].payload = p[1].payload = BW_STR("{\"k\":\"needle\"}");
         cell_upsert(c, p, 2);
         bw_engine_close(c->engine);

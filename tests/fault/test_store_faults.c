@@ -1,0 +1,201 @@
+/* The n-th write or sync of SQLite fails, for every n until a run meets no fault, once
+ * and for good; and the n-th allocation of ours. A refused write leaves nothing, an
+ * acknowledged one is there, and the cell works again afterwards (after a failed sync:
+ * when it is opened anew). */
+#include "engine_cell.h"
+#include "failing_alloc.h"
+#include "fault_vfs.h"
+
+enum { DIM = 4, RUNS_MAX = 600 };
+
+static cell own, *c = &own;
+
+/* One point in each of n classes, all with this round's number. */
+static bw_status write_round(unsigned round, unsigned n)
+{
+    bw_point p[3];
+    char *payload = bw_arena_printf(c->ctx, "{\"round\":%u}", round);
+    if (!payload)
+        return BW_ENOMEM;
+    bw_class_id ids[3];
+    for (unsigned i = 0; i < n; i++) {
+        static const float values[DIM] = {1, 2, 3, 4};
+        static const bw_vector vector = {.name = {"", 0}, .values = values, .n = DIM};
+        ids[i] = cell_class(i + 1);
+        p[i] = (bw_point){.id = cell_id(i + 1),
+                          .class_id = ids[i],
+                          .payload = bw_str_c(payload),
+                          .text = BW_STR("some words"),
+                          .vectors = &vector,
+                          .nvectors = 1};
+    }
+    bw_permit permit = {ids, n};
+    bw_access a = {permit, permit, permit, permit};
+    bw_op op = {.kind = BW_OP_UPSERT, .points = p, .npoints = n};
+    bw_write_result r;
+    return bw_write(c->ctx, c->engine, TENANT, NAME, &a, &op, 1, &r);
+}
+
+/* 1: all n points are of the round; 0: none is. */
+static int look(unsigned round, unsigned n)
+{
+    char payload[40];
+    (void)snprintf(payload, sizeof payload, "{\"round\":%u}", round);
+    unsigned with = 0;
+    bw_view v = cell_view(c, 1, 3);
+    for (size_t i = 0; i < v.nparts; i++) {
+        bw_point_id id = cell_id(v.classes[i].bytes[1]);
+        uint32_t row;
+        bw_row data;
+        assert_true(bw_snapshot_find(v.parts[i], &id, &row));
+        bw_snapshot_row(v.parts[i], row, &data);
+        with += bw_str_eq(data.payload, bw_str_c(payload));
+    }
+    bw_view_close(&v);
+    assert_true(with == 0 || with == n);
+    return with == n;
+}
+
+static void start(void)
+{
+    cell_init(c, NULL);
+    cell_collection(c, DIM, BW_METRIC_DOT, 3);
+    OK(write_round(0, 3));
+}
+
+/* Sweeps one kind of fault over writes to n partitions. */
+static void sweep(fault_kind kind, bool lasts, unsigned n)
+{
+    unsigned round = 0, refused = 0;
+    start();
+    for (long at = 0;; at++) {
+        assert_true(at < RUNS_MAX);
+        round++;
+        fault_arm(at, lasts, kind);
+        bw_status st = write_round(round, n);
+        bool hit = fault.hit;
+        fault_arm(-1, false, kind);
+        refused += st != BW_OK;
+        assert_true(st == BW_OK || st == BW_ENOSPACE || st == BW_EIO ||
+                    st == BW_EUNAVAILABLE);
+        assert_int_equal(look(round, n), st == BW_OK);
+        if (hit && kind == FAULT_SYNC) {
+            /* Whatever it was, nothing is written before the next start. */
+            assert_int_equal(write_round(10000 + round, n), BW_EUNAVAILABLE);
+            assert_int_equal(look(round, n), st == BW_OK);
+            cell_reopen(c);
+            int there = look(
+                round,
+                n); /* after a failed sync a refused write may yet be there, whole */
+            assert_true(there || st != BW_OK);
+        }
+        OK(write_round(++round, n));
+        assert_int_equal(look(round, n), 1);
+        if (at % 5 == 0)
+            cell_reopen(c);
+        assert_int_equal(look(round, n), 1);
+        bw_ctx_reset(c->ctx);
+        if (!hit)
+            break;
+    }
+    assert_true(refused > 0);
+    cell_clear(c);
+}
+
+static void test_store__a_full_disk_refuses_and_recovers(void **state)
+{
+    (void)state;
+    sweep(FAULT_FULL, false, 1);
+    sweep(FAULT_FULL, true, 1);
+    sweep(FAULT_FULL, false, 3);
+    sweep(FAULT_FULL, true, 3);
+}
+
+static void test_store__a_write_error_refuses_and_recovers(void **state)
+{
+    (void)state;
+    sweep(FAULT_WRITE, false, 1);
+    sweep(FAULT_WRITE, true, 3);
+}
+
+static void test_store__a_failed_sync_stops_writes_until_the_next_start(void **state)
+{
+    (void)state;
+    sweep(FAULT_SYNC, false, 1);
+    sweep(FAULT_SYNC, true, 1);
+    sweep(FAULT_SYNC, false, 3);
+    sweep(FAULT_SYNC, true, 3);
+}
+
+static void test_store__any_failed_allocation_refuses_and_recovers(void **state)
+{
+    (void)state;
+    start();
+    unsigned round = 0;
+    for (int lasts = 0; lasts < 2; lasts++)
+        for (long at = 0;; at++) {
+            assert_true(at < 3000);
+            round++;
+            failing_arm(at, lasts);
+            bw_status st = write_round(round, 3);
+            bool hit = failing_hit;
+            failing_arm(-1, false);
+            assert_true(st == BW_OK || st == BW_ENOMEM);
+            assert_int_equal(look(round, 3), st == BW_OK);
+            bw_ctx_reset(c->ctx);
+            if (!hit)
+                break;
+        }
+    OK(write_round(++round, 3));
+    bw_str dump = cell_dump(c, 1, 3, DIM);
+    cell_reopen(c);
+    assert_true(bw_str_eq(dump, cell_dump(c, 1, 3, DIM)));
+    cell_clear(c);
+}
+
+/* Opening and reading under the same sweep: an error, never a wrong answer. */
+static void test_store__any_failed_allocation_at_the_start_is_clean(void **state)
+{
+    (void)state;
+    start();
+    for (long at = 0;; at++) {
+        assert_true(at < 3000);
+        bw_engine_close(c->engine);
+        c->engine = NULL;
+        failing_arm(at, true);
+        bw_status st = bw_engine_open(c->ctx, c->dir, &c->options, &c->engine);
+        bw_class_id ids[3] = {cell_class(1), cell_class(2), cell_class(3)};
+        bw_permit permit = {ids, 3};
+        bw_view v;
+        if (st == BW_OK) {
+            st = bw_view_open(c->ctx, c->engine, TENANT, NAME, &permit, 0, &v);
+            if (st == BW_OK)
+                bw_view_close(&v);
+        }
+        bool hit = failing_hit;
+        failing_arm(-1, false);
+        assert_true(st == BW_OK || st == BW_ENOMEM);
+        bw_engine_close(c->engine);
+        bw_ctx_reset(c->ctx);
+        cell_open(c);
+        assert_int_equal(look(0, 3), 1);
+        if (!hit)
+            break;
+    }
+    cell_clear(c);
+}
+
+int main(void)
+{
+    failing_set();
+    fault_install();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_store__a_full_disk_refuses_and_recovers),
+        cmocka_unit_test(test_store__a_write_error_refuses_and_recovers),
+        cmocka_unit_test(test_store__a_failed_sync_stops_writes_until_the_next_start),
+        cmocka_unit_test(test_store__any_failed_allocation_refuses_and_recovers),
+        cmocka_unit_test(test_store__any_failed_allocation_at_the_start_is_clean),
+    };
+    int failed = cmocka_run_group_tests_name("store faults", tests, NULL, NULL);
+    return failed;
+}
