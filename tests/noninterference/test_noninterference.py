@@ -62,7 +62,7 @@ class Client:
         r = c.getresponse()
         raw = r.read()
         kept = sorted((k.lower(), v) for k, v in r.getheaders()
-                      if k.lower() not in ("date", "x-request-id"))
+                      if k.lower() not in ("date", "x-bailiwick-request-id"))
         c.close()
         return r.status, kept, raw
 
@@ -178,7 +178,7 @@ def worlds():
     """Two cells from one folder, so that their secrets and keys are the same."""
     tmp = tempfile.mkdtemp(prefix="bw-ni-")
     a_dir, b_dir = os.path.join(tmp, "a"), os.path.join(tmp, "b")
-    first = Cell(dev=False, data=a_dir, country="FR")
+    first = Cell(dev=False, data=a_dir, country="FR", operator="eucloud")
     first.init()
     first.start()
     keys = {
