@@ -495,7 +495,8 @@ static bw_lookup_kind lookup_match(const bw_payload_index *ix, const bw_conditio
 {
     uint32_t n = c->kind == BW_COND_MATCH_VALUE ? 1 : c->nvalues;
     bool foreign = false;
-    if (!is_match_kind(ix))
+    if (!is_match_kind(ix) ||
+        n > out->nbits) /* more values than rows: reading is cheaper */
         return BW_LOOKUP_NONE;
     for (uint32_t i = 0; i < n; i++) {
         if (holds_kind(ix, c->values[i].kind))
@@ -521,7 +522,7 @@ static bw_status lookup_except(bw_ctx *ctx, const bw_payload_index *ix,
         if (!holds_kind(ix, c->values[i].kind))
             return BW_OK;
     }
-    if (!is_match_kind(ix))
+    if (!is_match_kind(ix) || c->nvalues > out->nbits)
         return BW_OK;
     bw_bitmap listed, multi;
     bw_status st = bw_bitmap_arena(ctx, out->nbits, &listed);

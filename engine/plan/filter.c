@@ -15,7 +15,7 @@
 #include "filter.h"
 #include <stdlib.h>
 
-enum { WORDS_MAX = 4096 }; /* words of one text condition */
+enum { WORDS_MAX = 4096 }; /* of one text condition, repeated ones too */
 
 /* ---- making ready ---- */
 
@@ -77,13 +77,14 @@ typedef struct word_list {
     bw_status status;
 } word_list;
 
+static int cmp_word(const void *a, const void *b)
+{
+    return bw_str_cmp(*(const bw_str *)a, *(const bw_str *)b);
+}
+
 static bool add_word(void *arg, bw_str word)
 {
     word_list *l = arg;
-    for (uint32_t i = 0; i < l->n; i++) {
-        if (bw_str_eq(l->words[i], word))
-            return true;
-    }
     if (l->n == WORDS_MAX) {
         l->status = bw_fail(l->b->ctx, BW_EINVALID,
                             "A text condition has over %d words", (int)WORDS_MAX);
@@ -91,8 +92,8 @@ static bool add_word(void *arg, bw_str word)
     }
     if ((l->n & (l->n - 1)) == 0) { /* a power of two: the room is used up */
         size_t bytes = l->n * sizeof *l->words;
-        l->words = bw_arena_grow(l->b->ctx, l->words, bytes,
-                                 bytes ? 2 * bytes : sizeof *l->words);
+        size_t more = bytes ? 2 * bytes : sizeof *l->words;
+        l->words = bw_arena_grow(l->b->ctx, l->words, bytes, more);
     }
     l->status = l->words ? bw_arena_str(l->b->ctx, word, &l->words[l->n]) : BW_ENOMEM;
     if (l->status != BW_OK)
@@ -104,11 +105,18 @@ static bool add_word(void *arg, bw_str word)
 static bw_status build_words(build *b, bw_cnode *n)
 {
     word_list l = {b, NULL, 0, BW_OK};
+    uint32_t unique = 0;
     bw_words_each(n->cond->text, add_word, &l);
+    if (l.n > 1)
+        qsort(l.words, l.n, sizeof *l.words, cmp_word);
+    for (uint32_t i = 0; i < l.n; i++) {
+        if (unique == 0 || !bw_str_eq(l.words[unique - 1], l.words[i]))
+            l.words[unique++] = l.words[i];
+    }
     n->words = l.words;
-    n->nwords = l.n;
-    if (l.n > b->words_max)
-        b->words_max = l.n;
+    n->nwords = unique;
+    if (unique > b->words_max)
+        b->words_max = unique;
     return l.status;
 }
 
@@ -289,13 +297,12 @@ typedef struct word_search {
 static bool see_word(void *arg, bw_str word)
 {
     word_search *s = arg;
-    for (uint32_t i = 0; i < s->node->nwords; i++) {
-        if ((s->seen[i / 64] >> (i % 64) & 1) == 0 &&
-            bw_str_eq(s->node->words[i], word)) {
-            s->seen[i / 64] |= (uint64_t)1 << (i % 64);
-            s->left--;
-            break;
-        }
+    const bw_cnode *n = s->node;
+    const bw_str *at = bsearch(&word, n->words, n->nwords, sizeof word, cmp_word);
+    if (at) {
+        size_t i = (size_t)(at - n->words);
+        s->left -= (s->seen[i / 64] >> (i % 64) & 1) == 0;
+        s->seen[i / 64] |= (uint64_t)1 << (i % 64);
     }
     return s->left > 0;
 }

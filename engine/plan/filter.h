@@ -25,7 +25,7 @@ typedef struct bw_cnode {
     bw_path path;           /* kinds that read the payload */
     const bw_value *values; /* MATCH_*: sorted, unique */
     const bw_point_id *ids; /* HAS_ID: sorted */
-    const bw_str *words;    /* MATCH_TEXT: folded, unique */
+    const bw_str *words;    /* MATCH_TEXT: folded, sorted, unique */
     uint32_t nvalues, nids, nwords;
     uint32_t vec;          /* HAS_VECTOR: index in info.vectors, UINT32_MAX = unknown */
     struct bw_clause *sub; /* FILTER, NESTED */

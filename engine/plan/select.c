@@ -10,7 +10,8 @@
 #include "../partition/payload_index.h"
 #include "select_private.h"
 
-enum { CHECK_ROWS = 1024 }; /* rows read between two looks at the deadline */
+/* Between two looks at the deadline: rows, and bytes of payload. */
+enum { CHECK_ROWS = 1024, CHECK_BYTES = 1 << 22 };
 
 typedef struct narrow {
     bw_ctx *ctx;
@@ -161,6 +162,7 @@ static bw_status narrow_clause(narrow *w, bw_clause *c, bw_bitmap *cand, bool sp
 static bw_status read_rows(bw_matcher *m, const bw_snapshot *s, bw_bitmap *cand,
                            uint64_t *read)
 {
+    size_t rows = 0, bytes = 0;
     for (size_t i = bw_bitmap_next(cand, 0); i < cand->nbits;
          i = bw_bitmap_next(cand, i + 1)) {
         bw_row row;
@@ -170,11 +172,14 @@ static bw_status read_rows(bw_matcher *m, const bw_snapshot *s, bw_bitmap *cand,
             bw_bitmap_unset(cand, i);
         if (m->failed)
             return bw_fail_nomem(m->ctx);
-        if (++*read % CHECK_ROWS == 0) {
-            bw_status st = bw_ctx_check(m->ctx);
-            if (st != BW_OK)
-                return st;
-        }
+        ++*read;
+        bytes += row.payload.len;
+        if (++rows < CHECK_ROWS && bytes < CHECK_BYTES)
+            continue;
+        rows = bytes = 0;
+        bw_status st = bw_ctx_check(m->ctx);
+        if (st != BW_OK)
+            return st;
     }
     return BW_OK;
 }
