@@ -52,7 +52,7 @@ static bw_status gather_segment(bw_ctx *ctx, bw_snapshot *d, uint32_t vec,
                                 uint32_t from, uint32_t to, int32_t seg)
 {
     bw_block_list *l = &d->vecs[vec];
-    bw_block *b;
+    bw_block *b = NULL;
     bw_status st = bw_snapshot_gather(ctx, d, vec, l->items + from, to - from, &b);
     if (st != BW_OK)
         return st;

@@ -143,7 +143,7 @@ static bw_status renumber_vectors(bw_ctx *ctx, const bw_snapshot *s,
         const bw_block_list *l = &s->vecs[v];
         uint32_t i = 0;
         for (; i < l->n && l->items[i].seg >= 0; i++) {
-            bw_block *b;
+            bw_block *b = NULL;
             bw_status st = renumber_block(ctx, &l->items[i], map, &b);
             if (st == BW_OK)
                 st = bw_block_list_put(
