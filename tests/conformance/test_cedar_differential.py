@@ -1,0 +1,105 @@
+"""Our Cedar against the reference engine on random cases: decisions, reasons, errors, what
+is refused, and which damaged texts still parse. Skipped where the engine's Python package
+is missing. BW_CASES sets the count (20,000 by night), BW_SEED the seed, BW_CEDAR_KEEP a
+folder to leave the cases in."""
+
+import json
+import os
+import random
+import re
+import subprocess
+
+import pytest
+
+from cedar_cases import SCHEMA, Gen, dump, text
+
+cedarpy = pytest.importorskip("cedarpy")
+COUNT = int(os.environ.get("BW_CASES", "20000" if os.environ.get("BW_NIGHTLY") else "400"))
+SEED = int(os.environ.get("BW_SEED", "20261130"))
+POLICY_ID = re.compile(r"policy\d+")
+
+
+def runner(folder):
+    tool = os.path.join(os.environ["BW_BUILD"], "tests", "cedar_run")
+    out = subprocess.run([tool, str(folder)], capture_output=True, text=True, timeout=1200)
+    assert out.stderr == ""
+    last = out.stdout.strip().splitlines()[-1]
+    failures = [line for line in out.stdout.splitlines() if line.startswith("FAILED")]
+    print(f"seed {SEED}: {last}")
+    assert not failures and out.returncode == 0, "\n".join([f"seed {SEED}"] + failures[:20])
+    return int(last.split()[0])
+
+
+def folder_of(tmp_path):
+    keep = os.environ.get("BW_CEDAR_KEEP")
+    if keep:
+        os.makedirs(keep, exist_ok=True)
+    return keep or tmp_path
+
+
+def accepts(what, s):
+    try:
+        (cedarpy.PolicySet if what == "text" else cedarpy.Schema).from_str(s)
+        return True
+    except Exception:  # the engine's one way to say no
+        return False
+
+
+def record(case):
+    """The reference's answers; None when it does not take the policies at all."""
+    if not accepts("text", case["policies"]):
+        return None
+    for q in case["requests"]:
+        r = cedarpy.is_authorized({k: q[k] for k in ("principal", "action", "resource", "context")},
+                                  case["policies"], json.dumps(case["entities"]), case["schema"])
+        errors = [str(e) for e in r.diagnostics.errors]
+        if r.decision.value not in ("Allow", "Deny"):
+            q.update(decision="nodecision", reason=[], errors=[])
+        else:
+            q.update(decision=r.decision.value.lower(), reason=list(r.diagnostics.reasons),
+                     errors=[POLICY_ID.search(e).group(0) for e in errors])
+    return case
+
+
+def test_decisions_are_the_references(tmp_path):
+    g = Gen(random.Random(SEED))
+    rows, dropped = [], 0
+    while len(rows) < COUNT:
+        case = record({"id": f"random-{len(rows)}", **g.case()})
+        if case:
+            rows.append(case)
+        else:
+            dropped += 1
+    assert dropped < COUNT / 10
+    decisions = [q["decision"] for r in rows for q in r["requests"]]
+    assert min(decisions.count(d) for d in ("allow", "deny", "nodecision")) > len(decisions) / 100
+    folder = folder_of(tmp_path)
+    dump(os.path.join(folder, "random.jsonl"), rows)
+    assert runner(folder) == len(decisions)
+
+
+def test_damaged_texts_parse_or_not_as_there(tmp_path):
+    g = Gen(random.Random(SEED + 1))
+    rows = []
+    for i in range(COUNT // 2):
+        what, s = ("text", g.damage(g.policy())) if i % 2 else ("schema", g.damage(SCHEMA))
+        if what == "schema" and s.lstrip().startswith("{"):
+            continue  # we take that for the other syntax
+        rows.append({"id": f"damaged-{i}: {s[:60]!r}", what: s, "accept": accepts(what, s)})
+    assert 0.02 < sum(r["accept"] for r in rows) / len(rows) < 0.9
+    dump(tmp_path / "damaged.jsonl", rows)
+    assert runner(tmp_path) == len(rows)
+
+
+def test_extension_texts_are_taken_or_not_as_there(tmp_path):
+    g = Gen(random.Random(SEED + 2))
+    rows = []
+    while len(rows) < COUNT // 2:
+        batch = [g.ext_text() for _ in range(200)]
+        policies = "".join(f"permit(principal, action, resource) when {{ {fn}({text(s)}) == 1 }};" for fn, s in batch)
+        r = cedarpy.is_authorized({"principal": 'U::"a"', "action": 'Action::"a"', "resource": 'U::"a"', "context": {}}, policies, "[]")
+        bad = {int(POLICY_ID.search(str(e)).group(0)[6:]) for e in r.diagnostics.errors}
+        rows += [{"fn": fn, "arg": s, "ok": i not in bad} for i, (fn, s) in enumerate(batch)]
+    assert 0.2 < sum(r["ok"] for r in rows) / len(rows) < 0.95
+    dump(tmp_path / "ext.jsonl", rows)
+    assert runner(tmp_path) == len(rows)
