@@ -144,7 +144,7 @@ deps_model() {
 pip_run() { python3 -m pip "$@"; }
 
 deps_test() {
-    apt_need clang curl
+    apt_need clang curl openssl
     cv=$(clang --version | sed -n 's/.*version \([0-9]*\).*/\1/p' | head -1)
     apt_need "libclang-rt-$cv-dev"
     deps_clients
