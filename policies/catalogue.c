@@ -31,11 +31,11 @@ static const struct table {
 enum { WORD_MAX = 64, VERSION_TEXT = 64 };
 
 struct bw_catalogue {
-    bw_ctx *mem;             /* owns the parsed trees; immutable once built */
-    bw_map *rows[NTABLES];   /* key -> bw_json of the row in force */
-    bw_map *words;           /* "kind\nword" */
-    bw_map *members;         /* "code\nzone": edges from zone lists */
-    bw_buf entities;         /* Cedar entities, list elements */
+    bw_ctx *mem;           /* owns the parsed trees; immutable once built */
+    bw_map *rows[NTABLES]; /* key -> bw_json of the row in force */
+    bw_map *words;         /* "kind\nword" */
+    bw_map *members;       /* "code\nzone": edges from zone lists */
+    bw_buf entities;       /* Cedar entities, list elements */
     char version[VERSION_TEXT];
 };
 
@@ -45,8 +45,8 @@ static bool word_ok(bw_str s, bool upper)
         return false;
     for (size_t i = 0; i < s.len; i++) {
         char c = s.ptr[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-              (upper && c >= 'A' && c <= 'Z')))
+        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
+              c == '.' || (upper && c >= 'A' && c <= 'Z')))
             return false;
     }
     return true;
@@ -68,7 +68,8 @@ static bool member_str(const bw_json *row, const char *name, bw_str *out)
 }
 
 /* key, or "key\nkey2". */
-static bw_status row_key(bw_ctx *ctx, const struct table *t, const bw_json *row, bw_str *out)
+static bw_status row_key(bw_ctx *ctx, const struct table *t, const bw_json *row,
+                         bw_str *out)
 {
     bw_str a, b;
     if (!member_str(row, t->key, &a) || !word_ok(a, true))
@@ -79,7 +80,8 @@ static bw_status row_key(bw_ctx *ctx, const struct table *t, const bw_json *row,
     }
     if (!member_str(row, t->key2, &b) || !word_ok(b, true))
         return bad(ctx, row, "a row without a proper key");
-    char *text = bw_arena_printf(ctx, "%.*s\n%.*s", (int)a.len, a.ptr, (int)b.len, b.ptr);
+    char *text =
+        bw_arena_printf(ctx, "%.*s\n%.*s", (int)a.len, a.ptr, (int)b.len, b.ptr);
     if (!text)
         return BW_ENOMEM;
     *out = bw_str_c(text);
@@ -100,7 +102,8 @@ static bw_status put_row(bw_ctx *ctx, bw_map *map, bw_str key, const bw_json *ro
     return BW_OK;
 }
 
-static bw_status read_table(bw_ctx *ctx, bw_catalogue *c, int which, const bw_json *root)
+static bw_status read_table(bw_ctx *ctx, bw_catalogue *c, int which,
+                            const bw_json *root)
 {
     const bw_json *list = bw_json_get_value(root, tables[which].name);
     if (!list)
@@ -120,7 +123,8 @@ static bw_status read_table(bw_ctx *ctx, bw_catalogue *c, int which, const bw_js
 
 static bw_status word_key(bw_ctx *ctx, bw_str kind, bw_str word, bw_str *out)
 {
-    char *text = bw_arena_printf(ctx, "%.*s\n%.*s", (int)kind.len, kind.ptr, (int)word.len, word.ptr);
+    char *text = bw_arena_printf(ctx, "%.*s\n%.*s", (int)kind.len, kind.ptr,
+                                 (int)word.len, word.ptr);
     if (!text)
         return BW_ENOMEM;
     *out = bw_str_c(text);
@@ -139,8 +143,10 @@ static bw_status read_words(bw_ctx *ctx, bw_catalogue *c, const bw_json *root)
             return bad(ctx, kind, "expected a list of words");
         for (const bw_json *row = kind->child; row; row = row->next) {
             bw_str word, key;
-            if (!member_str(row, "word", &word) || !word_ok(word, false) || bw_str_is(word, "none"))
-                return bad(ctx, row, "a word is 1 to 64 of a-z 0-9 - . and not \"none\"");
+            if (!member_str(row, "word", &word) || !word_ok(word, false) ||
+                bw_str_is(word, "none"))
+                return bad(ctx, row,
+                           "a word is 1 to 64 of a-z 0-9 - . and not \"none\"");
             bw_status st = word_key(ctx, kind->key, word, &key);
             if (st == BW_OK)
                 st = put_row(ctx, c->words, key, row);
@@ -158,7 +164,8 @@ bool bw_catalogue_has_country(const bw_catalogue *c, bw_str code)
 
 bool bw_catalogue_has_zone(const bw_catalogue *c, bw_str zone)
 {
-    return bw_map_get(c->rows[ZONES], zone.ptr, zone.len) || bw_catalogue_has_country(c, zone);
+    return bw_map_get(c->rows[ZONES], zone.ptr, zone.len) ||
+           bw_catalogue_has_country(c, zone);
 }
 
 bool bw_catalogue_has_word(const bw_catalogue *c, const char *kind, bw_str word)
@@ -174,7 +181,8 @@ bool bw_catalogue_has_word(const bw_catalogue *c, const char *kind, bw_str word)
 }
 
 /* Every string of the list must be a zone (or a country, with `countries`). */
-static bw_status check_places(bw_ctx *ctx, const bw_catalogue *c, const bw_json *list, bool countries)
+static bw_status check_places(bw_ctx *ctx, const bw_catalogue *c, const bw_json *list,
+                              bool countries)
 {
     if (!list)
         return BW_OK;
@@ -182,8 +190,11 @@ static bw_status check_places(bw_ctx *ctx, const bw_catalogue *c, const bw_json 
         return bad(ctx, list, "expected a list of names");
     for (const bw_json *v = list->child; v; v = v->next)
         if (v->kind != BW_JSON_STRING ||
-            !(countries ? bw_catalogue_has_country(c, v->str) : bw_catalogue_has_zone(c, v->str)))
-            return bad(ctx, v, countries ? "not a country of this catalogue" : "not a zone of this catalogue");
+            !(countries ? bw_catalogue_has_country(c, v->str)
+                        : bw_catalogue_has_zone(c, v->str)))
+            return bad(ctx, v,
+                       countries ? "not a country of this catalogue"
+                                 : "not a zone of this catalogue");
     return BW_OK;
 }
 
@@ -208,9 +219,11 @@ static bw_status check_zone(bw_ctx *ctx, bw_catalogue *c, bw_str id, const bw_js
     return BW_OK;
 }
 
-static bw_status check_country(bw_ctx *ctx, const bw_catalogue *c, bw_str code, const bw_json *row)
+static bw_status check_country(bw_ctx *ctx, const bw_catalogue *c, bw_str code,
+                               const bw_json *row)
 {
-    if (code.len != 2 || code.ptr[0] < 'A' || code.ptr[0] > 'Z' || code.ptr[1] < 'A' || code.ptr[1] > 'Z')
+    if (code.len != 2 || code.ptr[0] < 'A' || code.ptr[0] > 'Z' || code.ptr[1] < 'A' ||
+        code.ptr[1] > 'Z')
         return bad(ctx, row, "a country's code is two capital letters");
     return check_places(ctx, c, bw_json_get_value(row, "in"), false);
 }
@@ -218,10 +231,12 @@ static bw_status check_country(bw_ctx *ctx, const bw_catalogue *c, bw_str code, 
 static bw_status check_adequacy(bw_ctx *ctx, const bw_catalogue *c, const bw_json *row)
 {
     bw_str regime, country, zone;
-    if (!member_str(row, "regime", &regime) || !bw_catalogue_has_word(c, "regimes", regime))
+    if (!member_str(row, "regime", &regime) ||
+        !bw_catalogue_has_word(c, "regimes", regime))
         return bad(ctx, row, "adequacy under an unknown regime");
-    if (!member_str(row, "country", &country) || !bw_catalogue_has_country(c, country) ||
-        !member_str(row, "zone", &zone) || !bw_map_get(c->rows[ZONES], zone.ptr, zone.len))
+    if (!member_str(row, "country", &country) ||
+        !bw_catalogue_has_country(c, country) || !member_str(row, "zone", &zone) ||
+        !bw_map_get(c->rows[ZONES], zone.ptr, zone.len))
         return bad(ctx, row, "adequacy of an unknown country or zone");
     const bw_json *certs = bw_json_get_value(row, "certs");
     if (certs && certs->kind != BW_JSON_ARRAY)
@@ -248,8 +263,10 @@ static bw_status check_entity(bw_ctx *ctx, const bw_catalogue *c, const bw_json 
     bw_str seat, share;
     if (!member_str(row, "seat", &seat) || !bw_catalogue_has_country(c, seat))
         return bad(ctx, row, "a legal entity without a known seat");
-    if (!member_str(row, "foreign_share_max", &share) || !member_str(row, "foreign_share_sum", &share))
-        return bad(ctx, row, "a legal entity without its foreign shares (decimal texts)");
+    if (!member_str(row, "foreign_share_max", &share) ||
+        !member_str(row, "foreign_share_sum", &share))
+        return bad(ctx, row,
+                   "a legal entity without its foreign shares (decimal texts)");
     const bw_json *zones = bw_json_get_value(row, "control_zones");
     if (!zones)
         return bad(ctx, row, "a legal entity without control_zones");
@@ -315,8 +332,10 @@ static void put_zone(bw_buf *b, bw_str id, const bw_json *row)
     bw_buf_puts(b, "]}");
 }
 
-/* Edges to groups hang on the country's own zone, so `Zone::"FR" in Zone::"EU"` holds. */
-static void put_country_zone(const bw_catalogue *c, bw_buf *b, bw_str code, const bw_json *row)
+/* Edges to groups hang on the country's own zone, so `Zone::"FR" in Zone::"EU"` holds.
+ */
+static void put_country_zone(const bw_catalogue *c, bw_buf *b, bw_str code,
+                             const bw_json *row)
 {
     bw_str key;
     uint64_t *value;
@@ -344,7 +363,8 @@ static void put_certs(const bw_catalogue *c, bw_buf *b, bw_str code)
     for (size_t it = 0; bw_map_next(c->rows[ADEQUACY], &it, &key, NULL);) {
         bool first = true; /* the regime's first row writes its member */
         regime = (bw_str){key.ptr, key.len - 3};
-        for (size_t k = 0; first && bw_map_next(c->rows[ADEQUACY], &k, &other, NULL) && other.ptr != key.ptr;)
+        for (size_t k = 0; first && bw_map_next(c->rows[ADEQUACY], &k, &other, NULL) &&
+                           other.ptr != key.ptr;)
             first = !bw_str_eq((bw_str){other.ptr, other.len - 3}, regime);
         if (!first)
             continue;
@@ -357,7 +377,8 @@ static void put_certs(const bw_catalogue *c, bw_buf *b, bw_str code)
         memcpy(own + regime.len + 1, code.ptr, 2);
         value = bw_map_get(c->rows[ADEQUACY], own, regime.len + 3);
         const bw_json *certs =
-            value ? bw_json_get_value((const bw_json *)(uintptr_t)*value, "certs") : NULL;
+            value ? bw_json_get_value((const bw_json *)(uintptr_t)*value, "certs")
+                  : NULL;
         for (const bw_json *v = certs ? certs->child : NULL; v; v = v->next) {
             bw_json_sep(b);
             bw_json_put_str(b, v->str);
@@ -392,10 +413,13 @@ static void put_legal_entity(bw_buf *b, bw_str id, const bw_json *row)
     put_decimal(b, "foreignShareSum", bw_json_get(row, "foreign_share_sum"));
     bw_json_put_key(b, "baaWith");
     bw_buf_putc(b, '[');
-    for (v = bw_json_get_value(row, "baa_with") ? bw_json_get(row, "baa_with")->child : NULL; v; v = v->next)
+    for (v = bw_json_get_value(row, "baa_with") ? bw_json_get(row, "baa_with")->child
+                                                : NULL;
+         v; v = v->next)
         put_ref(b, "Tenant", v->str);
     bw_buf_puts(b, "],\"certs\":[");
-    for (v = bw_json_get_value(row, "certs") ? bw_json_get(row, "certs")->child : NULL; v; v = v->next) {
+    for (v = bw_json_get_value(row, "certs") ? bw_json_get(row, "certs")->child : NULL;
+         v; v = v->next) {
         bw_json_sep(b);
         bw_json_put_str(b, v->str);
     }
@@ -465,7 +489,8 @@ static bw_status build(bw_ctx *ctx, bw_catalogue *c, bw_str text, bw_str overlay
     if (st != BW_OK)
         return st;
     crypto_generichash_init(&hash, NULL, 0, sizeof digest);
-    crypto_generichash_update(&hash, (const unsigned char *)c->entities.ptr, c->entities.len);
+    crypto_generichash_update(&hash, (const unsigned char *)c->entities.ptr,
+                              c->entities.len);
     bw_str key;
     for (size_t it = 0; bw_map_next(c->words, &it, &key, NULL);) {
         crypto_generichash_update(&hash, (const unsigned char *)"\n", 1);
@@ -475,14 +500,16 @@ static bw_status build(bw_ctx *ctx, bw_catalogue *c, bw_str text, bw_str overlay
     char hex[2 * sizeof digest + 1];
     sodium_bin2hex(hex, sizeof hex, digest, sizeof digest);
     bw_buf v = {0};
-    bw_buf_printf(&v, "%.*s/%s", (int)(date.len < 20 ? date.len : 20), date.ptr ? date.ptr : "", hex);
+    bw_buf_printf(&v, "%.*s/%s", (int)(date.len < 20 ? date.len : 20),
+                  date.ptr ? date.ptr : "", hex);
     if (!v.failed && v.len < sizeof c->version)
         memcpy(c->version, v.ptr, v.len);
     bw_buf_clear(&v);
     return c->version[0] ? BW_OK : bw_fail_nomem(ctx);
 }
 
-bw_status bw_catalogue_parse(bw_ctx *ctx, bw_str text, bw_str overlay, bw_catalogue **out)
+bw_status bw_catalogue_parse(bw_ctx *ctx, bw_str text, bw_str overlay,
+                             bw_catalogue **out)
 {
     bw_catalogue *c = bw_calloc(1, sizeof *c);
     if (!c)

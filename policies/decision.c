@@ -1,9 +1,10 @@
-/* The authority (decision.h): policies and entities in force, and the answers they give.
+/* The authority (decision.h): policies and entities in force, and the answers they
+ * give.
  *
  * What is in force is one counted, immutable snapshot. A question takes it, asks the
- * cache under (fingerprint with the snapshot's version, class), and only on a miss builds
- * the few entities that belong to the question and asks Cedar. Replacing policies builds
- * a whole new snapshot first: a bad set leaves the old one in force.
+ * cache under (fingerprint with the snapshot's version, class), and only on a miss
+ * builds the few entities that belong to the question and asks Cedar. Replacing
+ * policies builds a whole new snapshot first: a bad set leaves the old one in force.
  *
  * Ours beyond Cedar: a forbid that errors denies; a question that Cedar cannot take
  * denies; two policies may not share a name, since names are what denials and the log
@@ -22,7 +23,8 @@
 
 enum { POLICY_NAME_MAX = 100, BATCH = 64 };
 
-typedef struct facts { /* entities of catalogue, operator and cell; shared by snapshots */
+typedef struct facts { /* entities of catalogue, operator and cell; shared by snapshots
+                        */
     _Atomic uint32_t refs;
     bw_cedar_entities *entities;
 } facts;
@@ -95,13 +97,14 @@ static bw_status name_policies(bw_ctx *ctx, snapshot *s)
         for (size_t k = 0; k < name.len && fit; k++)
             fit = name.ptr[k] > ' ' && name.ptr[k] <= '~';
         if (!fit || name.len == 0 || name.len > POLICY_NAME_MAX) {
-            st = bw_fail(ctx, BW_EINVALID, "%.*s: @id must be 1 to %d printable characters",
-                         (int)id.len, id.ptr, POLICY_NAME_MAX);
+            st = bw_fail(ctx, BW_EINVALID,
+                         "%.*s: @id must be 1 to %d printable characters", (int)id.len,
+                         id.ptr, POLICY_NAME_MAX);
         } else if (!bw_map_put(seen, name.ptr, name.len, &fresh)) {
             st = bw_fail_nomem(ctx);
         } else if (!fresh) {
-            st = bw_fail(ctx, BW_EINVALID, "%.*s: the name \"%.*s\" is taken", (int)id.len, id.ptr,
-                         (int)name.len, name.ptr);
+            st = bw_fail(ctx, BW_EINVALID, "%.*s: the name \"%.*s\" is taken",
+                         (int)id.len, id.ptr, (int)name.len, name.ptr);
         }
         s->names[i] = name;
     }
@@ -110,8 +113,8 @@ static bw_status name_policies(bw_ctx *ctx, snapshot *s)
 }
 
 /* A snapshot of these policies over those facts (counted), not yet in force. */
-static bw_status snapshot_build(bw_ctx *ctx, const bw_authority *a, bw_str policies, facts *f,
-                                snapshot **out)
+static bw_status snapshot_build(bw_ctx *ctx, const bw_authority *a, bw_str policies,
+                                facts *f, snapshot **out)
 {
     snapshot *s = bw_calloc(1, sizeof *s);
     if (!s)
@@ -157,7 +160,8 @@ static bw_status operator_elements(bw_ctx *ctx, bw_str entities, bw_str *out)
     return BW_OK;
 }
 
-static bw_status facts_build(bw_ctx *ctx, const bw_authority *a, bw_str entities, facts **out)
+static bw_status facts_build(bw_ctx *ctx, const bw_authority *a, bw_str entities,
+                             facts **out)
 {
     bw_buf b = {0};
     bw_str own;
@@ -175,7 +179,8 @@ static bw_status facts_build(bw_ctx *ctx, const bw_authority *a, bw_str entities
     }
     bw_buf_putc(&b, ']');
     f = bw_calloc(1, sizeof *f);
-    st = b.failed || !f ? bw_fail_nomem(ctx) : bw_json_parse(ctx, bw_buf_view(&b), BW_JSON_CEDAR, &list);
+    st = b.failed || !f ? bw_fail_nomem(ctx)
+                        : bw_json_parse(ctx, bw_buf_view(&b), BW_JSON_CEDAR, &list);
     if (st == BW_OK)
         st = bw_cedar_entities_parse(ctx, list, a->schema, &f->entities);
     bw_buf_clear(&b);
@@ -226,7 +231,8 @@ static bw_status copy_place(bw_ctx *mem, const bw_place *in, bw_place *out)
     return BW_OK;
 }
 
-static bw_status authority_fill(bw_ctx *ctx, bw_authority *a, const bw_authority_options *o)
+static bw_status authority_fill(bw_ctx *ctx, bw_authority *a,
+                                const bw_authority_options *o)
 {
     facts *f = NULL;
     snapshot *s;
@@ -246,7 +252,8 @@ static bw_status authority_fill(bw_ctx *ctx, bw_authority *a, const bw_authority
     return st;
 }
 
-bw_status bw_authority_new(bw_ctx *ctx, const bw_authority_options *o, bw_authority **out)
+bw_status bw_authority_new(bw_ctx *ctx, const bw_authority_options *o,
+                           bw_authority **out)
 {
     bw_authority *a = bw_calloc(1, sizeof *a);
     if (!a)
@@ -303,7 +310,8 @@ bw_status bw_authority_set_entities(bw_ctx *ctx, bw_authority *a, bw_str entitie
 
 uint64_t bw_authority_version(const bw_authority *a)
 {
-    snapshot *s = snapshot_acquire((bw_authority *)a); /* takes the lock, changes nothing */
+    snapshot *s =
+        snapshot_acquire((bw_authority *)a); /* takes the lock, changes nothing */
     uint64_t version = s->version;
     snapshot_release(s);
     return version;
@@ -336,7 +344,8 @@ static bw_status asking_begin(asking *k)
     bw_str text;
     bw_json *context;
     bw_question__put_context(&b, q, &k->a->at, k->s->reads_now);
-    bw_status st = b.failed ? bw_fail_nomem(k->ctx) : bw_arena_str(k->ctx, bw_buf_view(&b), &text);
+    bw_status st =
+        b.failed ? bw_fail_nomem(k->ctx) : bw_arena_str(k->ctx, bw_buf_view(&b), &text);
     bw_buf_clear(&b);
     if (st == BW_OK)
         st = bw_json_parse(k->ctx, text, BW_JSON_CEDAR, &context);
@@ -358,14 +367,16 @@ static bw_status asking_entities(asking *k, bw_cedar_entities **out)
     bw_buf_putc(&k->entities, ']');
     if (k->entities.failed)
         return bw_fail_nomem(k->ctx);
-    bw_status st = bw_json_parse(k->ctx, bw_buf_view(&k->entities), BW_JSON_CEDAR, &list);
+    bw_status st =
+        bw_json_parse(k->ctx, bw_buf_view(&k->entities), BW_JSON_CEDAR, &list);
     return st == BW_OK ? bw_cedar_entities_parse(k->ctx, list, k->a->schema, out) : st;
 }
 
-static bw_status verdict_of(bw_ctx *ctx, const snapshot *s, const bw_cedar_answer *answer,
-                            bw_verdict *out)
+static bw_status verdict_of(bw_ctx *ctx, const snapshot *s,
+                            const bw_cedar_answer *answer, bw_verdict *out)
 {
-    uint32_t *p = bw_arena_alloc(ctx, (answer->nreasons + 2 * answer->nerrors + 1) * sizeof *p);
+    uint32_t *p =
+        bw_arena_alloc(ctx, (answer->nreasons + 2 * answer->nerrors + 1) * sizeof *p);
     size_t n = 0;
     if (!p)
         return BW_ENOMEM;
@@ -378,14 +389,16 @@ static bw_status verdict_of(bw_ctx *ctx, const snapshot *s, const bw_cedar_answe
             p[n++] = answer->reasons[i];
     }
     *out = (bw_verdict){.allow = answer->allow && !answer->forbid_errored,
-                        .nreasons = (uint32_t)n, .nerrors = (uint32_t)answer->nerrors, .policies = p};
+                        .nreasons = (uint32_t)n,
+                        .nerrors = (uint32_t)answer->nerrors,
+                        .policies = p};
     for (size_t i = 0; i < answer->nerrors; i++)
         p[n++] = answer->errors[i];
     return BW_OK;
 }
 
-static bw_status ask(asking *k, const bw_cedar_entities *extra, const char *type, bw_str id,
-                     bw_verdict *out)
+static bw_status ask(asking *k, const bw_cedar_entities *extra, const char *type,
+                     bw_str id, bw_verdict *out)
 {
     bw_cedar_answer answer;
     bw_cedar_request request = {
@@ -395,8 +408,8 @@ static bw_status ask(asking *k, const bw_cedar_entities *extra, const char *type
         .context = k->context,
         .extra = extra,
     };
-    bw_status st = bw_cedar_authorize(k->ctx, k->s->policies, k->s->facts->entities, k->a->schema,
-                                      &request, &answer);
+    bw_status st = bw_cedar_authorize(k->ctx, k->s->policies, k->s->facts->entities,
+                                      k->a->schema, &request, &answer);
     return st == BW_OK ? verdict_of(k->ctx, k->s, &answer, out) : st;
 }
 
@@ -413,8 +426,8 @@ static int by_bytes(const void *a, const void *b)
     return bw_str_cmp(*(const bw_str *)a, *(const bw_str *)b);
 }
 
-static bw_status put_names(bw_ctx *ctx, const snapshot *s, const uint32_t *index, size_t n,
-                           const bw_str **out)
+static bw_status put_names(bw_ctx *ctx, const snapshot *s, const uint32_t *index,
+                           size_t n, const bw_str **out)
 {
     bw_str *names = bw_arena_calloc(ctx, n + 1, sizeof *names);
     if (!names)
@@ -428,7 +441,8 @@ static bw_status put_names(bw_ctx *ctx, const snapshot *s, const uint32_t *index
     return BW_OK;
 }
 
-static bw_status decision_of(bw_ctx *ctx, const snapshot *s, const bw_verdict *v, bw_decision *out)
+static bw_status decision_of(bw_ctx *ctx, const snapshot *s, const bw_verdict *v,
+                             bw_decision *out)
 {
     bw_decision d = {.npolicies = v->nreasons, .nerrors = v->nerrors};
     bw_status st = put_names(ctx, s, v->policies, v->nreasons, &d.policies);
@@ -447,7 +461,8 @@ static void decision_refused(bw_decision *out)
     *out = (bw_decision){.allow = false, .errors = what, .nerrors = 1};
 }
 
-/* One resource: of a class its labels, else a collection's (tenant, name) or the cell. */
+/* One resource: of a class its labels, else a collection's (tenant, name) or the cell.
+ */
 typedef struct resource {
     const char *type;
     const char *class_hex;
@@ -473,8 +488,9 @@ static bw_status ask_one(asking *k, const resource *r, bw_verdict *out)
 }
 
 /* Asks about one resource under a snapshot, through the cache when there is a key. */
-static bw_status decide(bw_ctx *ctx, bw_authority *a, const snapshot *s, const bw_question *q,
-                        const resource *r, const bw_fingerprint *key, const bw_class_id *class_id,
+static bw_status decide(bw_ctx *ctx, bw_authority *a, const snapshot *s,
+                        const bw_question *q, const resource *r,
+                        const bw_fingerprint *key, const bw_class_id *class_id,
                         bw_decision *out)
 {
     asking k = {.ctx = ctx, .a = a, .s = s, .q = q};
@@ -489,9 +505,10 @@ static bw_status decide(bw_ctx *ctx, bw_authority *a, const snapshot *s, const b
     return st == BW_OK ? decision_of(ctx, s, &v, out) : st;
 }
 
-static bw_status decide_labels(bw_ctx *ctx, bw_authority *a, const snapshot *s, const bw_question *q,
-                               const bw_fingerprint *key, const bw_class_id *class_id,
-                               bw_str label_text, bw_decision *out)
+static bw_status decide_labels(bw_ctx *ctx, bw_authority *a, const snapshot *s,
+                               const bw_question *q, const bw_fingerprint *key,
+                               const bw_class_id *class_id, bw_str label_text,
+                               bw_decision *out)
 {
     bw_labels labels;
     char hex[BW_CLASS_TEXT + 1];
@@ -503,12 +520,16 @@ static bw_status decide_labels(bw_ctx *ctx, bw_authority *a, const snapshot *s, 
     if (st != BW_OK)
         return st;
     bw_class_id_hex(class_id, hex);
-    resource r = {.type = "Bw::DataClass", .class_hex = hex, .labels = &labels, .id = bw_str_c(hex)};
+    resource r = {.type = "Bw::DataClass",
+                  .class_hex = hex,
+                  .labels = &labels,
+                  .id = bw_str_c(hex)};
     return decide(ctx, a, s, q, &r, key, class_id, out);
 }
 
 bw_status bw_decide_class(bw_ctx *ctx, bw_authority *a, const bw_question *q,
-                          const bw_class_id *class_id, bw_str label_text, bw_decision *out)
+                          const bw_class_id *class_id, bw_str label_text,
+                          bw_decision *out)
 {
     bw_fingerprint key;
     bw_verdict v;
@@ -524,8 +545,9 @@ bw_status bw_decide_class(bw_ctx *ctx, bw_authority *a, const bw_question *q,
     return st;
 }
 
-bw_status bw_decide_object(bw_ctx *ctx, bw_authority *a, const bw_question *q, const char *kind,
-                           bw_str tenant, bw_str name, bw_decision *out)
+bw_status bw_decide_object(bw_ctx *ctx, bw_authority *a, const bw_question *q,
+                           const char *kind, bw_str tenant, bw_str name,
+                           bw_decision *out)
 {
     bw_fingerprint key;
     bw_class_id id;
@@ -534,13 +556,17 @@ bw_status bw_decide_object(bw_ctx *ctx, bw_authority *a, const bw_question *q, c
     resource r = {.type = "Bw::Node", .id = a->at.id};
     *out = (bw_decision){0};
     if (strcmp(kind, "Collection") == 0) {
-        char *text = bw_arena_printf(ctx, "%.*s/%.*s", (int)tenant.len, tenant.ptr ? tenant.ptr : "",
-                                     (int)name.len, name.ptr ? name.ptr : "");
+        char *text = bw_arena_printf(ctx, "%.*s/%.*s", (int)tenant.len,
+                                     tenant.ptr ? tenant.ptr : "", (int)name.len,
+                                     name.ptr ? name.ptr : "");
         if (!text)
             return BW_ENOMEM;
         if (!name.ptr)
             name = BW_STR("");
-        r = (resource){.type = "Bw::Collection", .id = bw_str_c(text), .tenant = tenant, .name = name};
+        r = (resource){.type = "Bw::Collection",
+                       .id = bw_str_c(text),
+                       .tenant = tenant,
+                       .name = name};
     } else if (strcmp(kind, "Node") != 0) {
         return bw_fail(ctx, BW_EINTERNAL, "no kind of object \"%s\"", kind);
     }
@@ -555,8 +581,8 @@ bw_status bw_decide_object(bw_ctx *ctx, bw_authority *a, const bw_question *q, c
     return st;
 }
 
-bw_status bw_decide_dry(bw_ctx *ctx, bw_authority *a, bw_str policies, const bw_question *q,
-                        bw_str label_text, bw_decision *out)
+bw_status bw_decide_dry(bw_ctx *ctx, bw_authority *a, bw_str policies,
+                        const bw_question *q, bw_str label_text, bw_decision *out)
 {
     snapshot *now = snapshot_acquire(a), *s = NULL;
     bw_class_id id;
@@ -573,12 +599,13 @@ bw_status bw_decide_dry(bw_ctx *ctx, bw_authority *a, bw_str policies, const bw_
 
 /* ---- permitted sets ---- */
 
-/* Decides the classes of one batch that the cache does not know. allow[i] for classes[i];
- * at[i] tells which of them they are. */
-static bw_status decide_batch(asking *k, const bw_fingerprint *key, const bw_class_id *classes,
-                              const bw_str *texts, const size_t *at, size_t n, bool *allow)
+/* Decides the classes of one batch that the cache does not know. allow[i] for
+ * classes[i]; at[i] tells which of them they are. */
+static bw_status decide_batch(asking *k, const bw_fingerprint *key,
+                              const bw_class_id *classes, const bw_str *texts,
+                              const size_t *at, size_t n, bool *allow)
 {
-    char (*hex)[BW_CLASS_TEXT + 1] = bw_arena_calloc(k->ctx, n, sizeof *hex);
+    char(*hex)[BW_CLASS_TEXT + 1] = bw_arena_calloc(k->ctx, n, sizeof *hex);
     bool *sound = bw_arena_calloc(k->ctx, n, sizeof *sound);
     bw_cedar_entities *extra = NULL;
     bw_status st = hex && sound ? asking_begin(k) : BW_ENOMEM;
@@ -612,9 +639,10 @@ static bw_status decide_batch(asking *k, const bw_fingerprint *key, const bw_cla
     return undecidable(st) ? BW_OK : st;
 }
 
-static bw_status decide_all(bw_ctx *ctx, bw_authority *a, const snapshot *s, const bw_question *q,
-                            const bw_fingerprint *key, const bw_class_id *classes,
-                            const bw_str *texts, size_t n, bool *allow)
+static bw_status decide_all(bw_ctx *ctx, bw_authority *a, const snapshot *s,
+                            const bw_question *q, const bw_fingerprint *key,
+                            const bw_class_id *classes, const bw_str *texts, size_t n,
+                            bool *allow)
 {
     size_t unknown[BATCH], count = 0;
     for (size_t i = 0; i < n; i++) {
@@ -639,8 +667,8 @@ static bw_status decide_all(bw_ctx *ctx, bw_authority *a, const snapshot *s, con
 }
 
 bw_status bw_permitted_set(bw_ctx *ctx, bw_authority *a, const bw_question *q,
-                           const bw_class_id *classes, const bw_str *label_texts, size_t n,
-                           bw_permit *out, uint8_t digest[16])
+                           const bw_class_id *classes, const bw_str *label_texts,
+                           size_t n, bw_permit *out, uint8_t digest[16])
 {
     bw_fingerprint key;
     bw_class_id *permitted = bw_arena_alloc(ctx, (n + 1) * sizeof *permitted);
@@ -662,7 +690,8 @@ bw_status bw_permitted_set(bw_ctx *ctx, bw_authority *a, const bw_question *q,
     crypto_generichash_state hash;
     crypto_generichash_init(&hash, NULL, 0, 16);
     crypto_generichash_update(&hash, key.bytes, sizeof key.bytes);
-    crypto_generichash_update(&hash, (const unsigned char *)permitted, count * sizeof *permitted);
+    crypto_generichash_update(&hash, (const unsigned char *)permitted,
+                              count * sizeof *permitted);
     crypto_generichash_final(&hash, digest, 16);
     *out = (bw_permit){permitted, count};
     return BW_OK;

@@ -124,8 +124,13 @@ void bw_decision_cache__put(bw_decision_cache *c, const bw_fingerprint *q,
         if (!a)
             a = &ways->ways[ways->oldest++ % WAYS];
         bw_free(a->policies);
-        *a = (answer){.q = *q, .resource = *resource, .policies = copy, .nreasons = v->nreasons,
-                      .nerrors = v->nerrors, .used = true, .allow = v->allow};
+        *a = (answer){.q = *q,
+                      .resource = *resource,
+                      .policies = copy,
+                      .nreasons = v->nreasons,
+                      .nerrors = v->nerrors,
+                      .used = true,
+                      .allow = v->allow};
         copy = NULL;
     }
     bw_require(pthread_mutex_unlock(&s->lock) == 0);

@@ -1,4 +1,5 @@
-/* Answers kept by (question's fingerprint, resource): bounded, shared by all threads. */
+/* Answers kept by (question's fingerprint, resource): bounded, shared by all threads.
+ */
 #ifndef BW_DECISION_CACHE_PRIVATE_H
 #define BW_DECISION_CACHE_PRIVATE_H
 #include "question.h"
@@ -13,7 +14,8 @@ typedef struct bw_decision_cache bw_decision_cache;
 bw_decision_cache *bw_decision_cache__new(void); /* NULL: no memory */
 void bw_decision_cache__free(bw_decision_cache *c);
 void bw_decision_cache__empty(bw_decision_cache *c);
-/* Found or not; with ctx the policies are copied into its arena, without they are NULL. */
+/* Found or not; with ctx the policies are copied into its arena, without they are NULL.
+ */
 bool bw_decision_cache__get(bw_decision_cache *c, bw_ctx *ctx, const bw_fingerprint *q,
                             const bw_class_id *resource, bw_verdict *out);
 /* Best effort: out of memory keeps nothing. */

@@ -7,11 +7,11 @@
  *
  * members in this order, no blanks, lists sorted bytewise without duplicates, no regime
  * written as ["none"] (so that what we show can be sent back). Every word is ASCII by
- * the vocabulary's rules, so there is one spelling and nothing to escape. The class id is
- * BLAKE2b-256 of these bytes; both are on disk for good: never change them.
+ * the vocabulary's rules, so there is one spelling and nothing to escape. The class id
+ * is BLAKE2b-256 of these bytes; both are on disk for good: never change them.
  *
- * A label that is left out must not widen: regimes, residency and sensitivity have to be
- * said, no purposes means no use at all. */
+ * A label that is left out must not widen: regimes, residency and sensitivity have to
+ * be said, no purposes means no use at all. */
 #include "labels.h"
 
 #include <sodium.h>
@@ -20,8 +20,9 @@
 enum { LIST_MAX = 64, NAME_MAX_BYTES = 64, SENSITIVITY_MAX = 5 };
 
 /* The lists, in canonical order; "residency" is checked against places. */
-static const char *const members[] = {"tenant",     "regimes", "residency", "sensitivity",
-                                      "categories", "labels",  "purposes",  "legal_hold"};
+static const char *const members[] = {"tenant",      "regimes",    "residency",
+                                      "sensitivity", "categories", "labels",
+                                      "purposes",    "legal_hold"};
 
 static bool tenant_ok(bw_str s)
 {
@@ -29,7 +30,8 @@ static bool tenant_ok(bw_str s)
         return false;
     for (size_t i = 0; i < s.len; i++) {
         char c = s.ptr[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_'))
+        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
+              c == '.' || c == '_'))
             return false;
     }
     return true;
@@ -46,22 +48,27 @@ static bw_status bad(bw_ctx *ctx, const char *member, const char *what)
     return at ? bw_fail_at(ctx, BW_EINVALID, at, "%s: %s", member, what) : BW_ENOMEM;
 }
 
-/* One element; no catalogue: a stored form, whose words were checked when it was made. */
-static bw_status check_word(bw_ctx *ctx, const bw_catalogue *c, const char *member, bw_str word)
+/* One element; no catalogue: a stored form, whose words were checked when it was made.
+ */
+static bw_status check_word(bw_ctx *ctx, const bw_catalogue *c, const char *member,
+                            bw_str word)
 {
     if (word.len == 0 || word.len > NAME_MAX_BYTES)
         return bad(ctx, member, "an empty or overlong word");
     for (size_t i = 0; i < word.len; i++)
-        if (word.ptr[i] <= ' ' || word.ptr[i] > '~' || word.ptr[i] == '"' || word.ptr[i] == '\\')
+        if (word.ptr[i] <= ' ' || word.ptr[i] > '~' || word.ptr[i] == '"' ||
+            word.ptr[i] == '\\')
             return bad(ctx, member, "a word that is not in the vocabulary");
     if (!c)
         return BW_OK;
-    bool known = strcmp(member, "residency") == 0 ? bw_catalogue_has_zone(c, word)
-                                                  : bw_catalogue_has_word(c, member, word);
+    bool known = strcmp(member, "residency") == 0
+                     ? bw_catalogue_has_zone(c, word)
+                     : bw_catalogue_has_word(c, member, word);
     if (known)
         return BW_OK;
     const char *at = bw_arena_printf(ctx, "/%s", member);
-    return at ? bw_fail_at(ctx, BW_EINVALID, at, "%s: \"%.*s\" is not in the vocabulary", member,
+    return at ? bw_fail_at(ctx, BW_EINVALID, at,
+                           "%s: \"%.*s\" is not in the vocabulary", member,
                            (int)word.len, word.ptr)
               : BW_ENOMEM;
 }
@@ -109,8 +116,8 @@ static bw_status parse_list(bw_ctx *ctx, const bw_catalogue *c, const bw_json *o
     return BW_OK;
 }
 
-static bw_status parse_regimes(bw_ctx *ctx, const bw_catalogue *c, const bw_json *object,
-                               bw_label_list *out)
+static bw_status parse_regimes(bw_ctx *ctx, const bw_catalogue *c,
+                               const bw_json *object, bw_label_list *out)
 {
     bw_status st = parse_list(ctx, c, object, "regimes", out);
     if (st != BW_OK)
@@ -126,7 +133,8 @@ static bw_status parse_regimes(bw_ctx *ctx, const bw_catalogue *c, const bw_json
     return BW_OK;
 }
 
-static bw_status parse_tenant(bw_ctx *ctx, const bw_json *object, bw_str fallback, bw_str *out)
+static bw_status parse_tenant(bw_ctx *ctx, const bw_json *object, bw_str fallback,
+                              bw_str *out)
 {
     const bw_json *v = bw_json_get_value(object, "tenant");
     if (v && v->kind != BW_JSON_STRING)
@@ -144,7 +152,8 @@ static bw_status check_members(bw_ctx *ctx, const bw_json *object)
         for (size_t i = 0; i < sizeof members / sizeof *members && !known; i++)
             known = bw_str_eq(m->key, bw_str_c(members[i]));
         if (!known) {
-            const char *at = bw_arena_printf(ctx, "/%.*s", (int)(m->key.len < 64 ? m->key.len : 64), m->key.ptr);
+            const char *at = bw_arena_printf(
+                ctx, "/%.*s", (int)(m->key.len < 64 ? m->key.len : 64), m->key.ptr);
             return at ? bw_fail_at(ctx, BW_EINVALID, at, "unknown label \"%.*s\"",
                                    (int)(m->key.len < 64 ? m->key.len : 64), m->key.ptr)
                       : BW_ENOMEM;
@@ -153,8 +162,8 @@ static bw_status check_members(bw_ctx *ctx, const bw_json *object)
     return BW_OK;
 }
 
-bw_status bw_labels_parse(bw_ctx *ctx, const bw_catalogue *catalogue, const bw_json *object,
-                          bw_str default_tenant, bw_labels *out)
+bw_status bw_labels_parse(bw_ctx *ctx, const bw_catalogue *catalogue,
+                          const bw_json *object, bw_str default_tenant, bw_labels *out)
 {
     bw_labels l = {0};
     uint64_t sensitivity;
@@ -166,7 +175,8 @@ bw_status bw_labels_parse(bw_ctx *ctx, const bw_catalogue *catalogue, const bw_j
     if (st == BW_OK)
         st = parse_list(ctx, catalogue, object, "residency", &l.residency);
     if (st == BW_OK && l.residency.n == 0)
-        st = bad(ctx, "residency", "must be said: the zones or countries where the data may be");
+        st = bad(ctx, "residency",
+                 "must be said: the zones or countries where the data may be");
     if (st == BW_OK)
         st = parse_list(ctx, catalogue, object, "categories", &l.categories);
     if (st == BW_OK)
@@ -215,7 +225,8 @@ bw_status bw_labels_canonical(bw_ctx *ctx, const bw_labels *l, bw_str *out)
     put_list(&b, "purposes", &l->purposes);
     bw_json_put_key(&b, "legal_hold");
     bw_buf_puts(&b, l->legal_hold ? "true}" : "false}");
-    bw_status st = b.failed ? bw_fail_nomem(ctx) : bw_arena_str(ctx, bw_buf_view(&b), out);
+    bw_status st =
+        b.failed ? bw_fail_nomem(ctx) : bw_arena_str(ctx, bw_buf_view(&b), out);
     bw_buf_clear(&b);
     return st;
 }
@@ -235,14 +246,16 @@ bw_status bw_labels_from_canonical(bw_ctx *ctx, bw_str text, bw_labels *out)
     if (st == BW_ENOMEM)
         return st;
     if (st != BW_OK || !bw_str_eq(text, again))
-        return bw_fail(ctx, BW_ECORRUPT, "a class's label text is not in canonical form");
+        return bw_fail(ctx, BW_ECORRUPT,
+                       "a class's label text is not in canonical form");
     *out = l;
     return BW_OK;
 }
 
 void bw_labels_class_id(bw_str canonical, bw_class_id *out)
 {
-    int rc = crypto_generichash(out->bytes, sizeof out->bytes, (const unsigned char *)canonical.ptr,
-                                canonical.len, NULL, 0);
+    int rc = crypto_generichash(out->bytes, sizeof out->bytes,
+                                (const unsigned char *)canonical.ptr, canonical.len,
+                                NULL, 0);
     bw_require(rc == 0);
 }

@@ -4,7 +4,7 @@
 #include <sodium.h>
 
 static const char *const action_names[BW_ACTION_COUNT] = {
-    "Query", "Store",  "Replicate", "Transfer",         "Export",    "Embed",
+    "Query",  "Store", "Replicate", "Transfer",         "Export",    "Embed",
     "Delete", "Erase", "Relabel",   "ManageCollection", "ReadAudit", "Admin"};
 
 const char *bw_action_name(bw_action a)
@@ -24,15 +24,17 @@ bool bw_action_parse(bw_str name, bw_action *out)
 
 bool bw_action__moves(bw_action a)
 {
-    return a == BW_ACTION_STORE || a == BW_ACTION_REPLICATE || a == BW_ACTION_TRANSFER ||
-           a == BW_ACTION_EXPORT || a == BW_ACTION_EMBED;
+    return a == BW_ACTION_STORE || a == BW_ACTION_REPLICATE ||
+           a == BW_ACTION_TRANSFER || a == BW_ACTION_EXPORT || a == BW_ACTION_EMBED;
 }
 
-/* ---- fingerprints: every text with its length, so that fields cannot run together ---- */
+/* ---- fingerprints: every text with its length, so that fields cannot run together
+ * ---- */
 
 typedef struct hasher {
     crypto_generichash_state state;
-    unsigned char pending[256]; /* few large updates: an update costs more than a copy */
+    unsigned char
+        pending[256]; /* few large updates: an update costs more than a copy */
     size_t n;
 } hasher;
 
@@ -114,7 +116,8 @@ void bw_question__fingerprint(const bw_question *q, uint64_t version, bool reads
     hash_end(&h, out->bytes);
 }
 
-void bw_object__fingerprint(const char *kind, bw_str tenant, bw_str name, bw_class_id *out)
+void bw_object__fingerprint(const char *kind, bw_str tenant, bw_str name,
+                            bw_class_id *out)
 {
     hasher h;
     hash_begin(&h);
@@ -217,7 +220,8 @@ void bw_entity__put_collection(bw_buf *b, bw_str id, bw_str tenant, bw_str name)
     bw_buf_puts(b, "},\"parents\":[]}");
 }
 
-void bw_question__put_context(bw_buf *b, const bw_question *q, const bw_place *at, bool reads_now)
+void bw_question__put_context(bw_buf *b, const bw_question *q, const bw_place *at,
+                              bool reads_now)
 {
     bw_buf_putc(b, '{');
     put_ref(b, "at", "Node", at->id);
@@ -229,10 +233,12 @@ void bw_question__put_context(bw_buf *b, const bw_question *q, const bw_place *a
     if (reads_now) {
         char text[40];
         int64_t ms = q->now_ns / 1000000;
-        bw_time_format(ms / 1000 * 1000000000, text); /* Cedar wants three digits or none */
+        bw_time_format(ms / 1000 * 1000000000,
+                       text); /* Cedar wants three digits or none */
         text[strlen(text) - 1] = 0;
         bw_json_put_key(b, "now");
-        bw_buf_printf(b, "{\"__extn\":{\"fn\":\"datetime\",\"arg\":\"%s.%03dZ\"}}", text, (int)(ms % 1000));
+        bw_buf_printf(b, "{\"__extn\":{\"fn\":\"datetime\",\"arg\":\"%s.%03dZ\"}}",
+                      text, (int)(ms % 1000));
     }
     bw_buf_putc(b, '}');
 }

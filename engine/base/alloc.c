@@ -1,7 +1,7 @@
 /* Long-lived memory: the one file that calls libc's allocator.
  *
- * Tests put a failing or counting table in its place (bw_allocator_set). A table must be
- * set before anything was allocated: blocks are freed by the table in force. */
+ * Tests put a failing or counting table in its place (bw_allocator_set). A table must
+ * be set before anything was allocated: blocks are freed by the table in force. */
 #include "base.h"
 
 #include <stdlib.h>
@@ -53,7 +53,8 @@ void *bw_alloc_vectors(size_t bytes)
     char *raw = bw_calloc(1, bytes + 2 * VECTOR_ALIGN);
     if (!raw)
         return NULL;
-    size_t up = VECTOR_ALIGN + (VECTOR_ALIGN - (uintptr_t)raw % VECTOR_ALIGN) % VECTOR_ALIGN;
+    size_t up =
+        VECTOR_ALIGN + (VECTOR_ALIGN - (uintptr_t)raw % VECTOR_ALIGN) % VECTOR_ALIGN;
     char *p = raw + up;
     memcpy(p - sizeof raw, &raw, sizeof raw);
     return p;

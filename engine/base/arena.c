@@ -43,7 +43,8 @@ static void block_pop(bw_ctx *ctx)
 {
     block *b = ctx->block;
     ctx->block = b->older;
-#if !defined(BW_DEBUG) /* there every item dies at once, or ASan would not see its use */
+#if !defined(BW_DEBUG)
+    /* In debug builds every item dies at once, or ASan would not see its use. */
     if (!ctx->spare && b->bytes <= BLOCK_MAX) {
         ctx->spare = b;
         return;
@@ -85,7 +86,8 @@ void *bw_arena_alloc(bw_ctx *ctx, size_t n)
     }
     n = (n + 15) & ~(size_t)15;
     if (__builtin_expect(n > (size_t)(ctx->end - ctx->next) || !ctx->next ||
-                             n > ctx->budget - ctx->used, 0))
+                             n > ctx->budget - ctx->used,
+                         0))
         return alloc_slow(ctx, n);
     char *p = ctx->next;
     ctx->next = p + n;

@@ -92,8 +92,8 @@ static void clean_line(char *s)
 }
 
 BW_PRINTF(4, 0)
-static bw_status fail_v(bw_ctx *ctx, bw_status status, const char *pointer, const char *fmt,
-                        va_list args)
+static bw_status fail_v(bw_ctx *ctx, bw_status status, const char *pointer,
+                        const char *fmt, va_list args)
 {
     assert(status != BW_OK);
     if (!ctx)
@@ -119,7 +119,8 @@ bw_status bw_fail(bw_ctx *ctx, bw_status status, const char *fmt, ...)
     return status;
 }
 
-bw_status bw_fail_at(bw_ctx *ctx, bw_status status, const char *pointer, const char *fmt, ...)
+bw_status bw_fail_at(bw_ctx *ctx, bw_status status, const char *pointer,
+                     const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -143,7 +144,8 @@ bw_status bw_fail_errno(bw_ctx *ctx, const char *what, int err)
         return bw_fail_nomem(ctx);
     bool full = err == ENOSPC || err == EDQUOT;
     const char *name = strerrorname_np(err);
-    return bw_fail(ctx, full ? BW_ENOSPACE : BW_EIO, "%s: %s", what, name ? name : "error");
+    return bw_fail(ctx, full ? BW_ENOSPACE : BW_EIO, "%s: %s", what,
+                   name ? name : "error");
 }
 
 bw_status bw_ctx_take_error(bw_ctx *ctx, const bw_ctx *from, bw_status status)

@@ -1,13 +1,13 @@
-/* JSON numbers: one scan for the grammar, exact integers, correctly rounded doubles, and
- * the fast road from an array's text to f32 without a node a number.
+/* JSON numbers: one scan for the grammar, exact integers, correctly rounded doubles,
+ * and the fast road from an array's text to f32 without a node a number.
  *
  * Conversion has three steps. (1) A significand below 2^53 and a power of ten up to
  * 10^22 are both exact doubles, so one division or product is rounded once (Clinger
  * 1990, "How to read floating point numbers accurately"). (2) Where long double is the
- * x87's, the same with 64 bits and 10^27, then a second rounding to 53 bits: that one is
- * wrong only if the first landed on a midpoint of two doubles, which shows in its low 11
- * bits, so such cases go on. Python writes 17 digits for an f32 that was widened, which
- * is this step's case. (3) strtod in the "C" locale. */
+ * x87's, the same with 64 bits and 10^27, then a second rounding to 53 bits: that one
+ * is wrong only if the first landed on a midpoint of two doubles, which shows in its
+ * low 11 bits, so such cases go on. Python writes 17 digits for an f32 that was
+ * widened, which is this step's case. (3) strtod in the "C" locale. */
 #include "json_number.h"
 
 #include <float.h>
@@ -62,7 +62,7 @@ static inline unsigned digit_run(const char *p, uint64_t *value)
     unsigned n = other ? (unsigned)__builtin_ctzll(other) / 8 : 8;
     if (n == 0)
         return 0;
-    d <<= 64 - 8 * n; /* zeros before the digits */
+    d <<= 64 - 8 * n;      /* zeros before the digits */
     d = d * 10 + (d >> 8); /* pairs, in every second byte */
     uint64_t even = d & 0x000000FF000000FFu, odd = d >> 16 & 0x000000FF000000FFu;
     *value = (even * (100 + (1000000ull << 32)) + odd * (1 + (10000ull << 32))) >> 32 &
@@ -72,7 +72,8 @@ static inline unsigned digit_run(const char *p, uint64_t *value)
 
 static inline const char *scan_fraction(const char *p, const char *end, number *n)
 {
-    static const uint32_t pow10[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+    static const uint32_t pow10[] = {1,      10,      100,      1000,     10000,
+                                     100000, 1000000, 10000000, 100000000};
     if (p == end || !is_digit(*p))
         return NULL;
     while (end - p >= 8) {
@@ -192,7 +193,8 @@ static bool x87_real(const number *n, double *out)
 static inline double real(const number *n, const char *text, size_t len)
 {
     double d;
-    if (!n->cut && n->significand <= (uint64_t)1 << 53 && n->exp10 >= -22 && n->exp10 <= 22) {
+    if (!n->cut && n->significand <= (uint64_t)1 << 53 && n->exp10 >= -22 &&
+        n->exp10 <= 22) {
         d = (double)n->significand;
         d = n->exp10 < 0 ? d / pow10_exact[-n->exp10] : d * pow10_exact[n->exp10];
     } else if (n->cut || !x87_real(n, &d)) {
@@ -209,7 +211,8 @@ static bool integer_magnitude(const number *n, const char *text, uint64_t *mag)
         if (n->digits != SIGNIFICAND_DIGITS + 1)
             return false;
         uint64_t last = (uint64_t)(text[n->negative + SIGNIFICAND_DIGITS] - '0');
-        if (__builtin_mul_overflow(*mag, 10, mag) || __builtin_add_overflow(*mag, last, mag))
+        if (__builtin_mul_overflow(*mag, 10, mag) ||
+            __builtin_add_overflow(*mag, last, mag))
             return false;
     }
     return !n->negative || (*mag != 0 && *mag <= (uint64_t)1 << 63);
@@ -271,7 +274,8 @@ const char *bw_json__numbers(const char *p, const char *end, uint32_t *count)
 static inline const char *next_number(const char *p, const char *end, number *n,
                                       const char **text)
 {
-    while (*p == ',' || *p == '[' || *p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')
+    while (*p == ',' || *p == '[' || *p == ' ' || *p == '\n' || *p == '\r' ||
+           *p == '\t')
         p++;
     *text = p;
     const char *q = scan(p, end, n);
@@ -282,7 +286,8 @@ static inline const char *next_number(const char *p, const char *end, number *n,
 static bw_status numbers_expected(bw_ctx *ctx, const bw_json *v)
 {
     const char *at = bw_json_pointer(ctx, v);
-    return at ? bw_fail_at(ctx, BW_EINVALID, at, "expected an array of numbers") : BW_ENOMEM;
+    return at ? bw_fail_at(ctx, BW_EINVALID, at, "expected an array of numbers")
+              : BW_ENOMEM;
 }
 
 bw_status bw_json_f32(bw_ctx *ctx, const bw_json *v, float *out)
@@ -339,7 +344,8 @@ bw_status bw_json_elements(bw_ctx *ctx, const bw_json *array, const bw_json **fi
         return BW_ENOMEM;
     const char *p = array->raw.ptr, *end = p + array->raw.len;
     for (uint32_t i = 0; i < array->count; i++) {
-        while (*p == ',' || *p == '[' || *p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')
+        while (*p == ',' || *p == '[' || *p == ' ' || *p == '\n' || *p == '\r' ||
+               *p == '\t')
             p++;
         bw_json *v = &nodes[i];
         const char *q = bw_json__number(p, end, v);

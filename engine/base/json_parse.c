@@ -11,11 +11,16 @@
 #include "json_number.h"
 #include "text.h"
 
-enum { DEPTH_CAP = 256, KEYS_LINEAR = 24, NODES_DEFAULT = 1000000, BYTES_DEFAULT = 33554432 };
+enum {
+    DEPTH_CAP = 256,
+    KEYS_LINEAR = 24,
+    NODES_DEFAULT = 1000000,
+    BYTES_DEFAULT = 33554432
+};
 
 typedef struct frame { /* one open container */
     bw_json *node, *tail;
-    uint64_t seen;     /* signature of the keys so far */
+    uint64_t seen;       /* signature of the keys so far */
     const bw_json **set; /* their hash set once there are many */
     size_t set_cap;
 } frame;
@@ -30,8 +35,8 @@ typedef struct parser {
 } parser;
 
 /* Never on the road of good input. */
-static bw_status __attribute__((noinline, cold)) syntax(parser *ps, const char *at,
-                                                        const char *what)
+static bw_status __attribute__((noinline, cold))
+syntax(parser *ps, const char *at, const char *what)
 {
     const char *pointer = "";
     if (ps->depth)
@@ -44,8 +49,8 @@ static bw_status __attribute__((noinline, cold)) syntax(parser *ps, const char *
 
 /* The same where the value v itself is at fault: points at it, so that a number of a
  * vector is named by its index. */
-static bw_status __attribute__((noinline, cold)) syntax_of(parser *ps, const bw_json *v,
-                                                           const char *what)
+static bw_status __attribute__((noinline, cold))
+syntax_of(parser *ps, const bw_json *v, const char *what)
 {
     const char *pointer = bw_json_pointer(ps->ctx, v);
     if (!pointer)
@@ -136,12 +141,26 @@ static bw_status unescape(parser *ps, const char *p, const char *end, bw_str *ou
         char c = p[1]; /* the scan left no backslash alone at the end */
         p += 2;
         switch (c) {
-        case '"': case '\\': case '/': *o++ = c; break;
-        case 'b': *o++ = '\b'; break;
-        case 'f': *o++ = '\f'; break;
-        case 'n': *o++ = '\n'; break;
-        case 'r': *o++ = '\r'; break;
-        case 't': *o++ = '\t'; break;
+        case '"':
+        case '\\':
+        case '/':
+            *o++ = c;
+            break;
+        case 'b':
+            *o++ = '\b';
+            break;
+        case 'f':
+            *o++ = '\f';
+            break;
+        case 'n':
+            *o++ = '\n';
+            break;
+        case 'r':
+            *o++ = '\r';
+            break;
+        case 't':
+            *o++ = '\t';
+            break;
         case 'u': {
             int32_t u = unicode_escape(&p, end);
             if (u < 0 || (u == 0 && !ps->nul_ok))
@@ -149,7 +168,8 @@ static bw_status unescape(parser *ps, const char *p, const char *end, bw_str *ou
             o = put_utf8(o, (uint32_t)u);
             break;
         }
-        default: return syntax(ps, at, "an unknown escape");
+        default:
+            return syntax(ps, at, "an unknown escape");
         }
     }
     *out = (bw_str){text, (size_t)(o - text)};
@@ -255,7 +275,8 @@ static inline bw_status node_new(parser *ps, bw_json **out)
     bw_json *v = bw_arena_alloc(ps->ctx, sizeof *v);
     if (!v)
         return BW_ENOMEM;
-    /* Member by member: GCC makes `rep stos` of (bw_json){0}, a third of the whole time. */
+    /* Member by member: GCC makes `rep stos` of (bw_json){0}, a third of the whole
+     * time. */
     v->kind = BW_JSON_NULL;
     v->count = 0;
     v->raw = v->str = v->key = (bw_str){0};
@@ -330,7 +351,8 @@ static bw_status scalar(parser *ps, bw_json *v)
     case 'n':
         v->kind = BW_JSON_NULL;
         return literal(ps, "null", 4);
-    default: break;
+    default:
+        break;
     }
     if (*ps->p != '-' && (*ps->p < '0' || *ps->p > '9'))
         return syntax_of(ps, v, "expected a value");
@@ -356,7 +378,8 @@ static bw_status container(parser *ps, bw_json *v, bool *open)
         ps->p++;
         return BW_OK;
     }
-    if (close == ']' && ps->p < ps->end && (*ps->p == '-' || (*ps->p >= '0' && *ps->p <= '9'))) {
+    if (close == ']' && ps->p < ps->end &&
+        (*ps->p == '-' || (*ps->p >= '0' && *ps->p <= '9'))) {
         const char *q = bw_json__numbers(ps->p, ps->end, &v->count);
         if (q) {
             v->kind = BW_JSON_NUMBERS;
@@ -387,7 +410,8 @@ static bw_status after_value(parser *ps, bool *more)
             return BW_OK;
         }
         if (c != close)
-            return syntax(ps, ps->p, close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
+            return syntax(ps, ps->p,
+                          close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
         ps->p++;
         node->raw.len = (size_t)(ps->p - node->raw.ptr);
         ps->depth--;
@@ -433,7 +457,8 @@ static bw_status parse(parser *ps)
 
 #if defined(__has_attribute)
 #if __has_attribute(uninitialized)
-#define UNINITIALIZED __attribute__((uninitialized)) /* 10 KiB cleared a payload row */
+#define UNINITIALIZED __attribute__((uninitialized)) /* 10 KiB cleared a payload row \
+                                                      */
 #endif
 #endif
 #if !defined(UNINITIALIZED)

@@ -1,5 +1,5 @@
-/* Writing JSON into a bw_buf. Output is valid whatever comes in: bytes that are no UTF-8
- * become U+FFFD, numbers that are not finite become null.
+/* Writing JSON into a bw_buf. Output is valid whatever comes in: bytes that are no
+ * UTF-8 become U+FFFD, numbers that are not finite become null.
  *
  * Reals are the shortest of printf's %g that reads back the same; for f32 at everyday
  * magnitudes the digits are made in double arithmetic instead and proved by reading
@@ -17,13 +17,27 @@ static void put_escape(bw_buf *b, unsigned char c)
     char esc[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
     char second = 0;
     switch (c) {
-    case '"': case '\\': second = (char)c; break;
-    case '\b': second = 'b'; break;
-    case '\f': second = 'f'; break;
-    case '\n': second = 'n'; break;
-    case '\r': second = 'r'; break;
-    case '\t': second = 't'; break;
-    default: break;
+    case '"':
+    case '\\':
+        second = (char)c;
+        break;
+    case '\b':
+        second = 'b';
+        break;
+    case '\f':
+        second = 'f';
+        break;
+    case '\n':
+        second = 'n';
+        break;
+    case '\r':
+        second = 'r';
+        break;
+    case '\t':
+        second = 't';
+        break;
+    default:
+        break;
     }
     esc[1] = second ? second : 'u';
     bw_buf_put(b, esc, second ? 2 : 6);
@@ -38,7 +52,9 @@ void bw_json_put_str(bw_buf *b, bw_str s)
         if (p == end)
             break;
         unsigned char c = (unsigned char)*p;
-        size_t len = c >= 0x80 ? bw_utf8__sequence((const unsigned char *)p, (size_t)(end - p)) : 0;
+        size_t len =
+            c >= 0x80 ? bw_utf8__sequence((const unsigned char *)p, (size_t)(end - p))
+                      : 0;
         if (len) {
             p += len;
             continue;
@@ -96,7 +112,8 @@ static size_t print_g(char text[40], int precision, double v)
 }
 
 /* significand * 10^-places in plain notation. */
-static size_t print_digits(char text[40], bool negative, uint64_t significand, int places)
+static size_t print_digits(char text[40], bool negative, uint64_t significand,
+                           int places)
 {
     char digits[20];
     int n = 0;
@@ -125,7 +142,7 @@ static size_t print_digits(char text[40], bool negative, uint64_t significand, i
  * is what a reader of the text computes. */
 static size_t print_f32_fast(char text[40], float v)
 {
-    static const double pow10[] = {1e0, 1e1, 1e2, 1e3, 1e4,  1e5,  1e6, 1e7,
+    static const double pow10[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6, 1e7,
                                    1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14};
     double a = fabs((double)v);
     if (!(a >= 1e-5 && a < 1e9))

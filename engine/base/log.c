@@ -38,6 +38,7 @@ void bw_log(bw_log_level level, const char *fmt, ...)
             line[n++] = *p;
     }
     line[n++] = '\n';
-    ssize_t ignored = write(STDERR_FILENO, line, n); /* nowhere to report a broken log */
+    ssize_t ignored =
+        write(STDERR_FILENO, line, n); /* nowhere to report a broken log */
     (void)ignored;
 }

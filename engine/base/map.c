@@ -1,8 +1,8 @@
 /* The hash map of map.h: entries in the order of insertion, and beside them an
  * open-addressing table of entry numbers (linear probing, at most half full). A removal
  * leaves a hole in both; growing squeezes the holes out, so order stays. */
-#include "hash.h"
 #include "map.h"
+#include "hash.h"
 
 typedef struct entry {
     char *key; /* NULL: removed */

@@ -7,19 +7,32 @@
 const char *bw_status_name(bw_status status)
 {
     switch (status) {
-    case BW_OK: return "ok";
-    case BW_EINVALID: return "invalid";
-    case BW_ENOTFOUND: return "not found";
-    case BW_EEXISTS: return "exists";
-    case BW_ECONFLICT: return "conflict";
-    case BW_EDENIED: return "denied";
-    case BW_ETIMEOUT: return "timeout";
-    case BW_EUNAVAILABLE: return "unavailable";
-    case BW_ENOMEM: return "no memory";
-    case BW_ENOSPACE: return "no space";
-    case BW_ECORRUPT: return "corrupt";
-    case BW_EIO: return "i/o";
-    case BW_EINTERNAL: return "internal";
+    case BW_OK:
+        return "ok";
+    case BW_EINVALID:
+        return "invalid";
+    case BW_ENOTFOUND:
+        return "not found";
+    case BW_EEXISTS:
+        return "exists";
+    case BW_ECONFLICT:
+        return "conflict";
+    case BW_EDENIED:
+        return "denied";
+    case BW_ETIMEOUT:
+        return "timeout";
+    case BW_EUNAVAILABLE:
+        return "unavailable";
+    case BW_ENOMEM:
+        return "no memory";
+    case BW_ENOSPACE:
+        return "no space";
+    case BW_ECORRUPT:
+        return "corrupt";
+    case BW_EIO:
+        return "i/o";
+    case BW_EINTERNAL:
+        return "internal";
     }
     return "unknown";
 }

@@ -49,17 +49,17 @@ static inline const char *bw_text__plain_end(const char *p, const char *end)
     while (end - p >= 16) {
         __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
         /* signed: bytes from 0x80 count as below 0x20, too */
-        __m128i odd = _mm_or_si128(_mm_cmplt_epi8(v, space),
-                                   _mm_or_si128(_mm_cmpeq_epi8(v, quote),
-                                                _mm_cmpeq_epi8(v, slash)));
+        __m128i odd = _mm_or_si128(
+            _mm_cmplt_epi8(v, space),
+            _mm_or_si128(_mm_cmpeq_epi8(v, quote), _mm_cmpeq_epi8(v, slash)));
         unsigned mask = (unsigned)_mm_movemask_epi8(odd);
         if (mask)
             return p + __builtin_ctz(mask);
         p += 16;
     }
 #endif
-    while (p < end && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80 && *p != '"' &&
-           *p != '\\')
+    while (p < end && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80 &&
+           *p != '"' && *p != '\\')
         p++;
     return p;
 }

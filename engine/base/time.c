@@ -121,7 +121,8 @@ bool bw_time_parse(bw_str s, int64_t *out)
         seconds += 1;
         ns -= 1000000000;
     }
-    if (__builtin_mul_overflow(seconds, 1000000000, &t) || __builtin_add_overflow(t, ns, &t))
+    if (__builtin_mul_overflow(seconds, 1000000000, &t) ||
+        __builtin_add_overflow(t, ns, &t))
         return false;
     *out = t;
     return true;
