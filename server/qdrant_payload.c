@@ -94,6 +94,8 @@ bw_status bw_qdrant__show(bw_qdrant_parse *p, const bw_json *object, const char 
 {
     const bw_json *payload = bw_json_get_value(object, "with_payload");
     const bw_json *vector = bw_json_get_value(object, vectors);
+    if (!vector) /* Qdrant takes both spellings everywhere */
+        vector = bw_json_get_value(object, "with_vectors");
     bw_status s = payload ? show_payload(p, payload, show) : BW_OK;
     if (s == BW_OK && vector)
         s = show_vector(p, vector, show);

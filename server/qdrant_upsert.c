@@ -42,6 +42,8 @@ static bw_status point(bw_qdrant_parse *p, const bw_json *node, bw_point *out,
     if (node->kind != BW_JSON_OBJECT)
         return bw_qdrant__format(p, node, "expected a point: {id, vector, payload?}");
     const bw_json *id = bw_json_get_value(node, "id"), *vector = bw_json_get_value(node, "vector");
+    if (!vector) /* Qdrant takes both spellings */
+        vector = bw_json_get_value(node, "vectors");
     if (!id || !vector)
         return bw_qdrant__format(p, node, "missing field `%s`", id ? "vector" : "id");
     bw_status s = bw_qdrant__no_filter_words(p, node, NULL);
