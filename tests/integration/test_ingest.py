@@ -1,0 +1,289 @@
+"""Documents in, questions answered: /v1/ingest, /v1/query and the commands over them.
+
+One --dev cell for the routes, one full cell in France for labels, refusals and callers.
+The model is the one that server/deps.sh installs (BW_DEPS/model), or BW_MODEL."""
+import base64
+import json
+import os
+import subprocess
+
+import pytest
+
+import cell as cells
+from cell import Cell
+
+DEPS = os.environ.get("BW_DEPS", os.path.expanduser("~/.cache/bailiwick"))
+MODEL = os.environ.get("BW_MODEL", os.path.join(DEPS, "model"))
+DEMO = os.path.join(cells.SOURCE, "tests", "data", "demo")
+DOCUMENTS = os.path.join(DEMO, "documents")
+
+
+@pytest.fixture(scope="module")
+def dev():
+    with Cell(dev=True, model=MODEL) as c:
+        yield c
+
+
+def ingest(c, collection, source, text=None, status=200, key="admin", **more):
+    body = {"collection": collection, "source": source, "create": True, **more}
+    if text is not None:
+        body["text"] = text
+    r = c.post("/v1/ingest", body, key=key)
+    assert r.status == status, r
+    return r.json()
+
+
+def query(c, collection, text, key="admin", headers=None, status=200, **more):
+    r = c.post("/v1/query", {"collection": collection, "query": text, **more}, key=key, headers=headers)
+    assert r.status == status, r
+    return r.json()
+
+
+def points(c, collection, **kw):
+    r = c.post("/collections/%s/points/scroll" % collection, {"limit": 1000, "with_payload": True}, **kw)
+    assert r.status == 200, r
+    return r.json()["result"]["points"]
+
+
+TEXT = "# Plan\n\n## Cats\n\nCats sleep most of the day.\n\n## Rockets\n\nRockets burn fuel and oxidiser.\n"
+
+
+def test_ingest_is_idempotent_by_content(dev):
+    first = ingest(dev, "idem", "plan.md", TEXT)
+    assert (first["unchanged"], first["chunks"], first["deleted"]) == (False, 2, 0)
+    assert first["title"] == "Plan" and first["warning"] is None
+    before = points(dev, "idem")
+    again = ingest(dev, "idem", "plan.md", TEXT)
+    assert (again["unchanged"], again["chunks"], again["digest"]) == (True, 2, first["digest"])
+    assert points(dev, "idem") == before
+
+
+def test_a_changed_document_replaces_its_chunks(dev):
+    ingest(dev, "change", "plan.md", TEXT)
+    ingest(dev, "change", "other.md", "# Other\n\nbody\n")
+    r = ingest(dev, "change", "plan.md", "# Plan\n\nOne paragraph is left.\n")
+    assert (r["chunks"], r["deleted"]) == (1, 1)
+    got = {p["payload"]["metadata"]["source"]: p["payload"]["page_content"] for p in points(dev, "change")}
+    assert got == {"plan.md": "Plan\n\nOne paragraph is left.", "other.md": "Other\n\nbody"}
+    r = ingest(dev, "change", "plan.md", " \n")
+    assert (r["chunks"], r["deleted"]) == (0, 1) and "no text" in r["warning"]
+    assert len(points(dev, "change")) == 1
+
+
+def test_payload_carries_provenance(dev):
+    ingest(dev, "prov", "plan.md", TEXT)
+    p = sorted(points(dev, "prov"), key=lambda p: p["payload"]["metadata"]["ordinal"])[1]
+    m = p["payload"]["metadata"]
+    assert m["headings"] == "Plan > Rockets" and m["ordinal"] == 1 and m["chunks"] == 2
+    clean = "Plan\n\nCats\n\nCats sleep most of the day.\n\nRockets\n\nRockets burn fuel and oxidiser."
+    assert clean[m["byte_begin"]:m["byte_end"]] == p["payload"]["page_content"]
+    assert p["id"][14] == "8" and p["id"][19] in "89ab"
+
+
+@pytest.mark.parametrize("mode", ["dense", "bm25", "hybrid"])
+def test_every_mode_finds_the_right_chunk(dev, mode):
+    ingest(dev, "modes", "plan.md", TEXT)
+    hits = query(dev, "modes", "what fuel do rockets burn", mode=mode, limit=2)["hits"]
+    assert "Rockets burn" in hits[0]["text"] and hits[0]["source"] == "plan.md"
+    assert hits[0]["headings"] == "Plan > Rockets" and hits[0]["class"] and hits[0]["labels"]["tenant"]
+    assert all(a["score"] >= b["score"] for a, b in zip(hits, hits[1:]))
+
+
+def test_filter_and_explain(dev):
+    ingest(dev, "filt", "a.md", "# A\n\nrockets\n")
+    ingest(dev, "filt", "b.md", "# B\n\nrockets\n")
+    only = {"must": [{"key": "metadata.source", "match": {"value": "b.md"}}]}
+    r = query(dev, "filt", "rockets", filter=only, explain=True)
+    assert [h["source"] for h in r["hits"]] == ["b.md"] and r["explain"]
+    r = dev.post("/v1/query", {"collection": "filt", "query": "x", "filter": {"must": [{"keys": "a"}]}})
+    assert r.status == 400
+
+
+def test_pdf_has_pages_and_latin_1_is_read(dev):
+    for name in ("de/kreditakten.pdf", "fr/sortie-du-patient.txt"):
+        with open(os.path.join(DOCUMENTS, name), "rb") as f:
+            ingest(dev, "kinds", name, content_base64=base64.b64encode(f.read()).decode())
+    hit = query(dev, "kinds", "Einsicht mit Zweck und Uhrzeit", mode="bm25", limit=1)["hits"][0]
+    assert (hit["source"], hit["page"]) == ("de/kreditakten.pdf", 2)
+    hit = query(dev, "kinds", "lettre de liaison", mode="bm25", limit=1)["hits"][0]
+    assert "décidée" in hit["text"]
+
+
+def test_vectors_are_those_of_the_encoder_alone(dev):
+    ingest(dev, "bits", "a.txt", "The same sentence.")
+    ingest(dev, "bits", "b.txt", "The same sentence.")
+    r = dev.post("/collections/bits/points/scroll", {"limit": 9, "with_vector": True})
+    a, b = (p["vector"] for p in r.json()["result"]["points"])
+    assert a == b and len(a) == 384 and abs(sum(x * x for x in a) - 1) < 1e-4
+
+
+@pytest.mark.parametrize("body,status,pointer", [
+    ({"collection": "bad", "source": "s", "text": "t", "colection": "x"}, 400, "/colection"),
+    ({"source": "s", "text": "t"}, 400, "/collection"),
+    ({"collection": "bad", "source": "", "text": "t"}, 400, "/source"),
+    ({"collection": "bad", "source": "s"}, 400, ""),
+    ({"collection": "bad", "source": "s", "text": "t", "content_base64": "dA=="}, 400, ""),
+    ({"collection": "bad", "source": "s.txt", "content_base64": "d"}, 400, "/content_base64"),
+    ({"collection": "bad", "source": "s.xyz", "content_base64": "dA=="}, 400, "/name"),
+    ({"collection": "bad", "source": "s", "text": "t", "media_type": "image/png"}, 400, "/media_type"),
+    ({"collection": "bad", "source": "s", "text": "t", "expires_at": "soon"}, 400, "/expires_at"),
+    ({"collection": "bad", "source": "s", "text": "t", "labels": []}, 400, "/labels"),
+    ({"collection": "bad", "source": "s", "text": "t", "chunk": {"target": 1}}, 400, "/chunk/target"),
+    ({"collection": "bad", "source": "s", "text": "t", "create": 1}, 400, "/create"),
+])
+def test_wrong_bodies_name_the_field(dev, body, status, pointer):
+    r = dev.post("/v1/ingest", body)
+    assert r.status == status and r.json()["error"]["pointer"] == pointer, r
+
+
+def test_wrong_questions_name_the_field(dev):
+    ingest(dev, "q", "a.md", "# A\n\nbody\n")
+    for body, pointer in [({"query": "x"}, "/collection"), ({"query": "", "collection": "q"}, "/query"),
+                          ({"query": "x", "collection": "q", "limit": 0}, "/limit"),
+                          ({"query": "x", "collection": "q", "limit": 1001}, "/limit"),
+                          ({"query": "x", "collection": "q", "mode": "magic"}, "/mode"),
+                          ({"query": "x", "collection": "q", "explain": 1}, "/explain"),
+                          ({"query": "x", "collection": "q", "top": 3}, "/top")]:
+        r = dev.post("/v1/query", body)
+        assert r.status == 400 and r.json()["error"]["pointer"] == pointer, (body, r)
+    assert dev.post("/v1/query", {"query": "x", "collection": "q", "limit": 1000}).status == 200
+
+
+def test_absent_collection_and_bad_documents(dev):
+    r = dev.post("/v1/ingest", {"collection": "absent", "source": "s", "text": "t"})
+    assert r.status == 404, r
+    assert dev.post("/v1/query", {"collection": "absent", "query": "t"}).status == 404
+    broken = base64.b64encode(b"%PDF-1.4 nothing more").decode()
+    r = dev.post("/v1/ingest", {"collection": "broken", "source": "x.pdf", "content_base64": broken, "create": True})
+    assert r.status == 422 and "pdf" in r.json()["error"]["message"], r
+    assert ingest(dev, "broken", "y.txt", "still works")["chunks"] == 1
+
+
+def test_a_collection_of_another_shape_is_a_conflict(dev):
+    dev.put("/collections/small", {"vectors": {"size": 4, "distance": "Dot"}})
+    r = dev.post("/v1/ingest", {"collection": "small", "source": "s", "text": "t"})
+    assert r.status == 409, r
+
+
+def test_nul_in_a_document_does_not_end_the_call(dev):
+    """Case 63 of the public reports: a NUL from a document aborts the insert elsewhere."""
+    r = ingest(dev, "nul", "a.txt", content_base64=base64.b64encode(b"before\0after and some words").decode())
+    assert (r["chunks"], r["removed_characters"]) == (1, 1)
+    assert points(dev, "nul")[0]["payload"]["page_content"] == "beforeafter and some words"
+
+
+def test_an_expired_document_is_hidden_and_can_be_replaced(dev):
+    ingest(dev, "exp", "a.txt", "rockets", expires_at="2001-01-01T00:00:00Z")
+    assert query(dev, "exp", "rockets")["hits"] == []
+    r = ingest(dev, "exp", "a.txt", "rockets, again")
+    assert r["chunks"] == 1
+    assert [h["text"] for h in query(dev, "exp", "rockets")["hits"]] == ["rockets, again"]
+
+
+# ---- a full cell: labels, refusals, callers ----
+
+ENTITIES_OVERLAY = {"legal_entities": [
+    {"id": "eucloud", "seat": "FR", "control_zones": ["EU"], "foreign_share_max": "12.5",
+     "foreign_share_sum": "20.0", "baa_with": [], "certs": []}]}
+
+
+@pytest.fixture(scope="module")
+def paris(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("paris")
+    overlay = folder / "catalogue.json"
+    overlay.write_text(json.dumps(ENTITIES_OVERLAY))
+    with Cell(dev=False, country="FR", operator="eucloud", model=MODEL,
+              settings={"policies.catalogue": str(overlay)}) as c:
+        c.folder = folder
+        keys = {
+            "loader": dict(seat="FR", clearance=5, roles=["editor"], purposes=["audit"]),
+            "nurse": dict(seat="FR", clearance=3, roles=["reader"], purposes=["care"]),
+            "clerk": dict(seat="DE", clearance=3, roles=["reader"], purposes=["compliance"]),
+            "remote": dict(seat="US", clearance=5, roles=["reader"], purposes=["care", "compliance"]),
+        }
+        c.keys = {}
+        for name, k in keys.items():
+            c.keys[name] = c.key_add(name, tenant="demo", **k)
+            (folder / name).write_text(c.keys[name] + "\n")
+        yield c
+
+
+def command(c, *args, key="loader"):
+    return c.cli(*args, "--url", c.url, "--key-file", str(c.folder / key))
+
+
+def test_the_command_ingests_a_folder_and_lists_refusals(paris):
+    run = lambda: command(paris, "ingest", DOCUMENTS, "--collection", "house", "--rules", os.path.join(DEMO, "rules.json"))
+    first = run()
+    assert first.returncode == 3, first
+    assert "11 stored, 0 unchanged, 0 skipped, 2 refused, 0 failed" in first.stdout, first
+    assert "residency-move" in first.stdout and "hipaa-baa" in first.stdout
+    assert "ch/patientendossier.md: 451" in first.stdout and "us/discharge-notes.txt: 451" in first.stdout
+    again = run()
+    assert again.returncode == 3
+    assert "0 stored, 11 unchanged, 0 skipped, 2 refused, 0 failed" in again.stdout, again
+
+
+def seen_by(c, key, purpose=None, **more):
+    headers = {"x-bailiwick-purpose": purpose} if purpose else None
+    hits = query(c, "house", "How long are records kept?", key=c.keys[key], headers=headers, limit=50, **more)["hits"]
+    return {h["source"].split("/")[0] for h in hits}
+
+
+def test_three_callers_see_what_the_policies_let_them(paris):
+    for mode in ("dense", "bm25", "hybrid"):
+        assert seen_by(paris, "nurse", mode=mode) - {"en"} <= {"fr"}
+    assert seen_by(paris, "nurse") == {"en", "fr"}
+    assert seen_by(paris, "clerk") == {"en", "de"}
+    assert seen_by(paris, "remote", "care") == {"en"}  # a reading from the US is a transfer
+    assert seen_by(paris, "remote", "compliance") == {"en"}
+    assert seen_by(paris, "loader") == {"en", "fr", "de"}
+
+
+def test_the_query_command_prints_hits(paris):
+    r = command(paris, "query", "Wie lange werden Kreditakten aufbewahrt?", "--collection", "house",
+                "--purpose", "compliance", "--limit", "3", key="clerk")
+    assert r.returncode == 0 and "de/kreditakten.pdf, page 1" in r.stdout, r
+    r = command(paris, "query", "x", "--collection", "house", "--json", key="nurse")
+    assert json.loads(r.stdout)["hits"]
+    r = command(paris, "query", "x", "--collection", "nowhere", key="nurse")
+    assert r.returncode == 1 and "Not found" in r.stderr, r
+    assert command(paris, "query", "x", key="nurse").returncode == 2
+
+
+def test_a_reader_may_not_ingest(paris):
+    r = paris.post("/v1/ingest", {"collection": "house", "source": "x", "text": "t", "labels": {
+        "regimes": ["none"], "residency": ["FR"], "sensitivity": 0, "purposes": ["care"]}}, key=paris.keys["nurse"])
+    assert r.status == 451 and "reader-reads" in r.json()["error"]["message"], r
+    r = paris.post("/v1/ingest", {"collection": "new", "source": "x", "text": "t", "create": True},
+                   key=paris.keys["nurse"])
+    assert r.status == 403, r
+
+
+def test_labels_are_needed_and_checked(paris):
+    body = {"collection": "house", "source": "x", "text": "t"}
+    r = paris.post("/v1/ingest", body, key=paris.keys["loader"])
+    assert r.status == 422 and "_labels" in r.json()["error"]["message"], r
+    r = paris.post("/v1/ingest", {**body, "labels": {"regimes": ["none"], "residency": ["FR"], "sensitivity": 0,
+                                                     "purposes": ["cares"]}}, key=paris.keys["loader"])
+    assert r.status == 422, r
+    assert "x" not in {p["payload"]["metadata"]["source"] for p in points(paris, "house", key=paris.keys["loader"])}
+
+
+def test_new_labels_move_the_document(paris):
+    labels = {"regimes": ["gdpr"], "residency": ["FR"], "sensitivity": 1, "purposes": ["care", "audit"]}
+    a = ingest(paris, "move", "x.txt", "moving text", key=paris.keys["loader"], labels=labels)
+    b = ingest(paris, "move", "x.txt", "moving text", key=paris.keys["loader"], labels={**labels, "sensitivity": 2})
+    assert a["class"] != b["class"] and (b["chunks"], b["deleted"]) == (1, 1)
+    hits = query(paris, "move", "moving", key=paris.keys["loader"])["hits"]
+    assert len(hits) == 1 and hits[0]["labels"]["sensitivity"] == 2
+
+
+def test_an_unreachable_cell_ends_the_run(tmp_path):
+    (tmp_path / "a.txt").write_text("x")
+    r = subprocess.run([cells.BINARY, "ingest", str(tmp_path), "--collection", "c", "--url", "http://127.0.0.1:1"],
+                       capture_output=True, text=True, timeout=60)
+    assert r.returncode == 1 and r.stderr
+    r = subprocess.run([cells.BINARY, "ingest", str(tmp_path), "--collection", "c", "--label", "colour=red"],
+                       capture_output=True, text=True, timeout=60)
+    assert r.returncode == 2
