@@ -408,7 +408,7 @@ static bool visit_value(void *arg, bw_str raw)
     case BW_COND_FILTER:
     case BW_COND_HAS_ID:
     case BW_COND_HAS_VECTOR:
-        assert(!"no payload kind");
+        assert(false && "no payload kind");
         break;
     }
     return !v->hit;

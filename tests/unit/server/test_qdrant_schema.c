@@ -163,8 +163,7 @@ static void test_index__schemas(void **state)
                                         "{\"field_name\":\"a..b\",\"field_schema\":\"keyword\"}",
                                         "{\"field_name\":\"a\",\"field_schema\":\"varchar\"}",
                                         "{\"field_name\":\"a\",\"field_schema\":{\"is_tenant\":true}}",
-                                        "{\"field_name\":\"a\",\"field_schema\":{\"type\":\"keyword\","
-                                        "\"is_tenant\":1}}"};
+                                        "{\"field_name\":\"a\",\"field_schema\":{\"type\":\"keyword\",\"is_tenant\":1}}"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         b = fixture_body(f, wrong[i]);
         if (bw_qdrant__index(&f->p, b, &spec) != BW_EINVALID)

@@ -159,8 +159,7 @@ static void test_selector__one_of_points_and_filter(void **state)
     static const char *const wrong[] = {"{}", "{\"filter\":null}", "{\"points\":null}",
                                         "{\"points\":[1],\"filter\":{}}", "{\"must\":[]}",
                                         "{\"points\":[1],\"key\":\"a\"}",
-                                        "{\"filter\":{\"must\":[{\"key\":\"doc_id\",\"match\":{\"value\":"
-                                        "null}}]}}"};
+                                        "{\"filter\":{\"must\":[{\"key\":\"doc_id\",\"match\":{\"value\":null}}]}}"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         b = fixture_body(f, wrong[i]);
         if (bw_qdrant__delete(&f->p, b, &op) != BW_EINVALID)
