@@ -314,9 +314,9 @@ static bw_status stream_write(bw_ctx *ctx, const bw_shell *shell, bw_buf *out)
     if (!file)
         return bw_fail_nomem(ctx);
     bw_status status = bw_shell__write(ctx, shell, file);
-    if (fclose(file) != 0 && status == BW_OK)
-        status = bw_fail_nomem(ctx); /* nothing but memory is written to */
-    return status;
+    const bool closed = fclose(file) == 0;
+    /* Nothing but memory is written to: whatever else FAISS says, that is what ran out. */
+    return out->failed || (!closed && status == BW_OK) ? bw_fail_nomem(ctx) : status;
 }
 
 static void numbers_put(const faiss_index *f, bw_buf *out)
