@@ -98,6 +98,46 @@ struct bw_cedar_policies {
     bool context_whole;          /* context is also used as a whole */
 };
 
+/* ---- making trees and sets: ast.c ---- */
+typedef struct bw_cedar__maker {
+    bw_ctx *ctx, *pool; /* messages and scratch; the set's own arena */
+} bw_cedar__maker;
+
+typedef struct bw_cedar__list { /* grows in scratch, is copied to the pool when complete */
+    void *items;
+    uint32_t n, cap;
+} bw_cedar__list;
+BW_MUST_USE bw_status bw_cedar__list_add(bw_cedar__maker *m, bw_cedar__list *l, const void *item, size_t size);
+BW_MUST_USE bw_status bw_cedar__list_keep(bw_cedar__maker *m, const bw_cedar__list *l, size_t size,
+                                          const void **out);
+
+BW_MUST_USE bw_status bw_cedar__node(bw_cedar__maker *m, bw_cedar__op op, size_t offset, uint32_t n,
+                                     bw_cedar__expr **out);
+/* One to three children; b and c may be NULL. */
+BW_MUST_USE bw_status bw_cedar__node_of(bw_cedar__maker *m, bw_cedar__op op, size_t offset,
+                                        const bw_cedar__expr *a, const bw_cedar__expr *b,
+                                        const bw_cedar__expr *c, bw_cedar__expr **out);
+BW_MUST_USE bw_status bw_cedar__node_name(bw_cedar__maker *m, bw_cedar__expr *e, bw_str name);
+BW_MUST_USE bw_status bw_cedar__value_node(bw_cedar__maker *m, size_t offset, bw_cedar_value v,
+                                           const bw_cedar__expr **out);
+BW_MUST_USE bw_status bw_cedar__list_node(bw_cedar__maker *m, bw_cedar__op op, size_t offset,
+                                          const bw_cedar__list *children, bw_cedar__expr **out);
+/* *unique: whether no key is there twice. */
+BW_MUST_USE bw_status bw_cedar__record_node(bw_cedar__maker *m, size_t offset, const bw_cedar__list *names,
+                                            const bw_cedar__list *children, bool *unique,
+                                            const bw_cedar__expr **out);
+
+/* Copies text, calls read, frees everything when it fails. */
+BW_MUST_USE bw_status bw_cedar__set_new(bw_ctx *ctx, bw_str text,
+                                        bw_status (*read)(bw_cedar__maker *m, bw_cedar_policies *set),
+                                        bw_cedar_policies **out);
+/* Compiles a policy (unless it has code already: a link has its template's) and adds it. */
+BW_MUST_USE bw_status bw_cedar__set_add(bw_cedar__maker *m, bw_cedar_policies *set, bw_cedar__list *all,
+                                        bw_cedar__policy *policy);
+/* The policies become the set's; index and context use are built. */
+BW_MUST_USE bw_status bw_cedar__set_finish(bw_cedar__maker *m, bw_cedar_policies *set,
+                                           const bw_cedar__list *all);
+
 /* Fills context_names and context_whole. */
 BW_MUST_USE bw_status bw_cedar__note_context(bw_ctx *ctx, bw_cedar_policies *set);
 

@@ -3,48 +3,15 @@
  * truly nests (parentheses, sets, records, arguments, branches). What is a parse error in
  * the reference engine is one here: unknown variables, functions, methods, wrong counts. */
 #include "ast.h"
-#include "code.h"
-#include "index.h"
-
-#include <stdio.h>
 
 typedef struct parser {
+    bw_cedar__maker m;
     bw_cedar__lex lx;
-    bw_ctx *ctx, *pool;
     uint32_t depth;
 } parser;
 
 typedef const bw_cedar__expr *expr_ptr;
-
-typedef struct list { /* grows in the request's arena, copied to the pool when complete */
-    void *items;
-    uint32_t n, cap;
-} list;
-
-static bw_status list_add(parser *p, list *l, const void *item, size_t size)
-{
-    if (l->n == l->cap) {
-        uint32_t cap = l->cap ? l->cap * 2 : 8;
-        void *grown = bw_arena_grow(p->ctx, l->items, l->n * size, cap * size);
-        if (!grown)
-            return bw_fail_nomem(p->ctx);
-        l->items = grown;
-        l->cap = cap;
-    }
-    memcpy((char *)l->items + l->n++ * size, item, size);
-    return BW_OK;
-}
-
-static bw_status list_keep(parser *p, const list *l, size_t size, const void **out)
-{
-    void *kept = bw_arena_alloc(p->pool, l->n * size);
-    if (!kept)
-        return bw_fail_nomem(p->ctx);
-    if (l->n)
-        memcpy(kept, l->items, l->n * size);
-    *out = kept;
-    return BW_OK;
-}
+typedef bw_cedar__list list;
 
 #define TRY(call)                                                                              \
     do {                                                                                       \
@@ -58,56 +25,6 @@ static bw_status list_keep(parser *p, const list *l, size_t size, const void **o
 
 static bw_status parse_expr(parser *p, expr_ptr *out);
 static bw_status parse_binary(parser *p, int min, expr_ptr *out);
-
-/* ---- nodes ---- */
-static bw_status node(parser *p, bw_cedar__op op, size_t offset, uint32_t n, bw_cedar__expr **out)
-{
-    bw_cedar__expr *e = bw_arena_calloc(p->pool, 1, sizeof *e);
-    if (!e)
-        return bw_fail_nomem(p->ctx);
-    e->op = (uint8_t)op;
-    e->n = n;
-    e->offset = (uint32_t)offset;
-    *out = e;
-    return BW_OK;
-}
-
-static bw_status node_of(parser *p, bw_cedar__op op, size_t offset, expr_ptr a, expr_ptr b,
-                         expr_ptr c, bw_cedar__expr **out)
-{
-    uint32_t n = 1 + (b != NULL) + (c != NULL);
-    TRY(node(p, op, offset, n, out));
-    expr_ptr *child = bw_arena_alloc(p->pool, n * sizeof *child);
-    if (!child)
-        return bw_fail_nomem(p->ctx);
-    child[0] = a;
-    if (b)
-        child[1] = b;
-    if (c)
-        child[2] = c;
-    (*out)->child = child;
-    return BW_OK;
-}
-
-static bw_status set_name(parser *p, bw_cedar__expr *e, bw_str name)
-{
-    bw_str *names = bw_arena_alloc(p->pool, sizeof *names);
-    if (!names)
-        return bw_fail_nomem(p->ctx);
-    names[0] = name;
-    e->u.names = names;
-    e->nnames = 1;
-    return BW_OK;
-}
-
-static bw_status value_node(parser *p, size_t offset, bw_cedar_value v, expr_ptr *out)
-{
-    bw_cedar__expr *e;
-    TRY(node(p, BW_CEDAR__VALUE, offset, 0, &e));
-    e->u.value = v;
-    *out = e;
-    return BW_OK;
-}
 
 /* ---- names ---- */
 static bw_status want_ident(parser *p, bw_str *out)
@@ -126,9 +43,9 @@ static bw_status join_path(parser *p, const list *parts, bw_str *out)
     size_t len = 0;
     for (uint32_t i = 0; i < parts->n; i++)
         len += part[i].len + (i ? 2 : 0);
-    char *to = bw_arena_alloc(p->pool, len);
+    char *to = bw_arena_alloc(p->m.pool, len);
     if (!to)
-        return bw_fail_nomem(p->ctx);
+        return bw_fail_nomem(p->m.ctx);
     *out = (bw_str){to, len};
     for (uint32_t i = 0; i < parts->n; i++) {
         if (i) {
@@ -148,17 +65,17 @@ static bw_status parse_path(parser *p, bw_str *path, bool *entity, bw_str *id)
     bw_str part;
     *entity = false;
     TRY(want_ident(p, &part));
-    TRY(list_add(p, &parts, &part, sizeof part));
+    TRY(bw_cedar__list_add(&p->m, &parts, &part, sizeof part));
     while (p->lx.tok == BW_CEDAR__T_COLONS) {
         NEXT(p);
         if (p->lx.tok == BW_CEDAR__T_STRING) {
-            TRY(bw_cedar__lex_string(&p->lx, p->pool, id));
+            TRY(bw_cedar__lex_string(&p->lx, p->m.pool, id));
             *entity = true;
             NEXT(p);
             break;
         }
         TRY(want_ident(p, &part));
-        TRY(list_add(p, &parts, &part, sizeof part));
+        TRY(bw_cedar__list_add(&p->m, &parts, &part, sizeof part));
     }
     if (parts.n == 1) {
         *path = ((bw_str *)parts.items)[0];
@@ -197,22 +114,12 @@ static bw_status parse_args(parser *p, char close, list *args)
         expr_ptr e;
         bool comma;
         TRY(parse_expr(p, &e));
-        TRY(list_add(p, args, &e, sizeof e));
+        TRY(bw_cedar__list_add(&p->m, args, &e, sizeof e));
         TRY(bw_cedar__lex_take(&p->lx, ',', &comma));
         if (!comma)
             break;
     }
     return bw_cedar__lex_want(&p->lx, close);
-}
-
-static bw_status list_node(parser *p, bw_cedar__op op, size_t at, const list *children,
-                           bw_cedar__expr **out)
-{
-    const void *kept;
-    TRY(node(p, op, at, children->n, out));
-    TRY(list_keep(p, children, sizeof(expr_ptr), &kept));
-    (*out)->child = kept;
-    return BW_OK;
 }
 
 static bw_status parse_record(parser *p, size_t at, expr_ptr *out)
@@ -223,34 +130,24 @@ static bw_status parse_record(parser *p, size_t at, expr_ptr *out)
         expr_ptr e;
         bool comma;
         if (p->lx.tok == BW_CEDAR__T_STRING) {
-            TRY(bw_cedar__lex_string(&p->lx, p->pool, &key));
+            TRY(bw_cedar__lex_string(&p->lx, p->m.pool, &key));
             NEXT(p);
         } else {
             TRY(want_ident(p, &key));
         }
         WANT(p, ':');
         TRY(parse_expr(p, &e));
-        TRY(list_add(p, &names, &key, sizeof key));
-        TRY(list_add(p, &children, &e, sizeof e));
+        TRY(bw_cedar__list_add(&p->m, &names, &key, sizeof key));
+        TRY(bw_cedar__list_add(&p->m, &children, &e, sizeof e));
         TRY(bw_cedar__lex_take(&p->lx, ',', &comma));
         if (!comma)
             break;
     }
     WANT(p, '}');
-    bw_cedar__member *keys = bw_arena_calloc(p->ctx, names.n, sizeof *keys);
-    if (!keys)
-        return bw_fail_nomem(p->ctx);
-    for (uint32_t i = 0; i < names.n; i++)
-        keys[i].key = ((bw_str *)names.items)[i];
-    if (!bw_cedar__record_sort(keys, names.n))
+    bool unique;
+    TRY(bw_cedar__record_node(&p->m, at, &names, &children, &unique, out));
+    if (!unique)
         FAIL(p, at, "a record names a key twice");
-    bw_cedar__expr *e;
-    const void *kept;
-    TRY(list_node(p, BW_CEDAR__RECORD_OF, at, &children, &e));
-    TRY(list_keep(p, &names, sizeof(bw_str), &kept));
-    e->u.names = kept;
-    e->nnames = names.n;
-    *out = e;
     return BW_OK;
 }
 
@@ -267,7 +164,7 @@ static bw_status parse_int(parser *p, size_t at, bool minus, expr_ptr *out)
         FAIL(p, at, "integer out of range");
     NEXT(p);
     int64_t i = minus ? (int64_t)(0 - v) : (int64_t)v;
-    return value_node(p, at, bw_cedar__int(BW_CEDAR__LONG, i), out);
+    return bw_cedar__value_node(&p->m, at, bw_cedar__int(BW_CEDAR__LONG, i), out);
 }
 
 static bw_status parse_word(parser *p, size_t at, bw_str word, expr_ptr *out)
@@ -281,14 +178,14 @@ static bw_status parse_word(parser *p, size_t at, bw_str word, expr_ptr *out)
             FAIL(p, at, "unknown function");
         NEXT(p);
         TRY(parse_args(p, ')', &args));
-        TRY(list_node(p, BW_CEDAR__CALL, at, &args, &e));
+        TRY(bw_cedar__list_node(&p->m, BW_CEDAR__CALL, at, &args, &e));
         e->which = (uint8_t)fn;
         *out = e;
         return BW_OK;
     }
     for (uint8_t i = 0; i < 4; i++)
         if (bw_str_eq(word, vars[i])) {
-            TRY(node(p, BW_CEDAR__VAR, at, 0, &e));
+            TRY(bw_cedar__node(&p->m, BW_CEDAR__VAR, at, 0, &e));
             e->which = i;
             *out = e;
             return BW_OK;
@@ -301,17 +198,17 @@ static bw_status parse_name_primary(parser *p, size_t at, expr_ptr *out)
     bool entity, truth = bw_cedar__lex_is_word(&p->lx, "true");
     if (truth || bw_cedar__lex_is_word(&p->lx, "false")) {
         NEXT(p);
-        return value_node(p, at, bw_cedar__bool(truth), out);
+        return bw_cedar__value_node(&p->m, at, bw_cedar__bool(truth), out);
     }
     bw_str path, id = {0};
     TRY(parse_path(p, &path, &entity, &id));
     if (!entity)
         return parse_word(p, at, path, out);
-    bw_cedar__uid *uid = bw_arena_alloc(p->pool, sizeof *uid);
+    bw_cedar__uid *uid = bw_arena_alloc(p->m.pool, sizeof *uid);
     if (!uid)
-        return bw_fail_nomem(p->ctx);
+        return bw_fail_nomem(p->m.ctx);
     *uid = bw_cedar__uid_make(path, id);
-    return value_node(p, at, bw_cedar__entity(uid), out);
+    return bw_cedar__value_node(&p->m, at, bw_cedar__entity(uid), out);
 }
 
 static bw_status parse_primary(parser *p, expr_ptr *out)
@@ -326,9 +223,9 @@ static bw_status parse_primary(parser *p, expr_ptr *out)
     case BW_CEDAR__T_INT:
         return parse_int(p, at, false, out);
     case BW_CEDAR__T_STRING:
-        TRY(bw_cedar__lex_string(&p->lx, p->pool, &s));
+        TRY(bw_cedar__lex_string(&p->lx, p->m.pool, &s));
         NEXT(p);
-        return value_node(p, at, bw_cedar__string(s), out);
+        return bw_cedar__value_node(&p->m, at, bw_cedar__string(s), out);
     case BW_CEDAR__T_PUNCT:
         break;
     default:
@@ -342,7 +239,7 @@ static bw_status parse_primary(parser *p, expr_ptr *out)
     case '[':
         NEXT(p);
         TRY(parse_args(p, ']', &items));
-        TRY(list_node(p, BW_CEDAR__SET_OF, at, &items, &e));
+        TRY(bw_cedar__list_node(&p->m, BW_CEDAR__SET_OF, at, &items, &e));
         *out = e;
         return BW_OK;
     case '{':
@@ -370,7 +267,7 @@ static bw_status parse_method(parser *p, size_t at, bw_str name, expr_ptr self, 
                    {"getTag", BW_CEDAR__GET_TAG, 1}};
     list args = {0};
     bw_cedar__expr *e;
-    TRY(list_add(p, &args, &self, sizeof self));
+    TRY(bw_cedar__list_add(&p->m, &args, &self, sizeof self));
     NEXT(p);
     TRY(parse_args(p, ')', &args));
     for (size_t i = 0; i < sizeof builtin / sizeof *builtin; i++) {
@@ -378,14 +275,14 @@ static bw_status parse_method(parser *p, size_t at, bw_str name, expr_ptr self, 
             continue;
         if (args.n != builtin[i].nargs + 1)
             FAIL(p, at, "wrong number of arguments");
-        TRY(list_node(p, builtin[i].op, at, &args, &e));
+        TRY(bw_cedar__list_node(&p->m, builtin[i].op, at, &args, &e));
         *out = e;
         return BW_OK;
     }
     bw_cedar__fn fn;
     if (!bw_cedar__fn_find(name, true, &fn))
         FAIL(p, at, "unknown method");
-    TRY(list_node(p, BW_CEDAR__CALL, at, &args, &e));
+    TRY(bw_cedar__list_node(&p->m, BW_CEDAR__CALL, at, &args, &e));
     e->which = (uint8_t)fn;
     *out = e;
     return BW_OK;
@@ -411,12 +308,12 @@ static bw_status parse_member(parser *p, expr_ptr *out)
         } else {
             if (p->lx.tok != BW_CEDAR__T_STRING)
                 FAIL(p, p->lx.start, "expected a string in brackets");
-            TRY(bw_cedar__lex_string(&p->lx, p->pool, &name));
+            TRY(bw_cedar__lex_string(&p->lx, p->m.pool, &name));
             NEXT(p);
             WANT(p, ']');
         }
-        TRY(node_of(p, BW_CEDAR__GET, at, *out, NULL, NULL, &e));
-        TRY(set_name(p, e, name));
+        TRY(bw_cedar__node_of(&p->m, BW_CEDAR__GET, at, *out, NULL, NULL, &e));
+        TRY(bw_cedar__node_name(&p->m, e, name));
         *out = e;
     }
 }
@@ -445,7 +342,7 @@ static bw_status parse_unary(parser *p, expr_ptr *out)
 wrap:
     for (; n > 0; n--) {
         bw_cedar__expr *e = NULL;
-        TRY(node_of(p, sign == '!' ? BW_CEDAR__NOT : BW_CEDAR__NEG, at, *out, NULL, NULL, &e));
+        TRY(bw_cedar__node_of(&p->m, sign == '!' ? BW_CEDAR__NOT : BW_CEDAR__NEG, at, *out, NULL, NULL, &e));
         *out = e;
     }
     return BW_OK;
@@ -497,21 +394,21 @@ static bw_status parse_has(parser *p, size_t at, expr_ptr left, expr_ptr *out)
     list names = {0};
     bw_str name;
     if (p->lx.tok == BW_CEDAR__T_STRING) {
-        TRY(bw_cedar__lex_string(&p->lx, p->pool, &name));
+        TRY(bw_cedar__lex_string(&p->lx, p->m.pool, &name));
         NEXT(p);
-        TRY(list_add(p, &names, &name, sizeof name));
+        TRY(bw_cedar__list_add(&p->m, &names, &name, sizeof name));
     } else {
         bool dot;
         do {
             TRY(want_ident(p, &name));
-            TRY(list_add(p, &names, &name, sizeof name));
+            TRY(bw_cedar__list_add(&p->m, &names, &name, sizeof name));
             TRY(bw_cedar__lex_take(&p->lx, '.', &dot));
         } while (dot);
     }
     bw_cedar__expr *e;
     const void *kept;
-    TRY(node_of(p, BW_CEDAR__HAS, at, left, NULL, NULL, &e));
-    TRY(list_keep(p, &names, sizeof name, &kept));
+    TRY(bw_cedar__node_of(&p->m, BW_CEDAR__HAS, at, left, NULL, NULL, &e));
+    TRY(bw_cedar__list_keep(&p->m, &names, sizeof name, &kept));
     e->u.names = kept;
     e->nnames = names.n;
     *out = e;
@@ -528,9 +425,9 @@ static bw_status parse_is(parser *p, size_t at, expr_ptr left, expr_ptr *out)
         NEXT(p);
         TRY(parse_binary(p, PREC_ADD, &in));
     }
-    TRY(node_of(p, BW_CEDAR__IS, at, left, in, NULL, &e));
+    TRY(bw_cedar__node_of(&p->m, BW_CEDAR__IS, at, left, in, NULL, &e));
     *out = e;
-    return set_name(p, e, type);
+    return bw_cedar__node_name(&p->m, e, type);
 }
 
 static bw_status parse_like(parser *p, size_t at, expr_ptr left, expr_ptr *out)
@@ -538,8 +435,8 @@ static bw_status parse_like(parser *p, size_t at, expr_ptr left, expr_ptr *out)
     bw_cedar__expr *e;
     if (p->lx.tok != BW_CEDAR__T_STRING)
         FAIL(p, p->lx.start, "expected a pattern in quotes");
-    TRY(node_of(p, BW_CEDAR__LIKE, at, left, NULL, NULL, &e));
-    TRY(bw_cedar__lex_pattern(&p->lx, p->pool, &e->u.pattern));
+    TRY(bw_cedar__node_of(&p->m, BW_CEDAR__LIKE, at, left, NULL, NULL, &e));
+    TRY(bw_cedar__lex_pattern(&p->lx, p->m.pool, &e->u.pattern));
     *out = e;
     return bw_cedar__lex_next(&p->lx);
 }
@@ -565,7 +462,7 @@ static bw_status parse_binary(parser *p, int min, expr_ptr *out)
             expr_ptr right;
             bw_cedar__expr *e;
             TRY(parse_binary(p, b.prec + 1, &right));
-            TRY(node_of(p, b.op, at, *out, right, NULL, &e));
+            TRY(bw_cedar__node_of(&p->m, b.op, at, *out, right, NULL, &e));
             *out = e;
         }
         max = b.prec == PREC_RELATION ? b.prec - 1 : b.prec;
@@ -581,12 +478,12 @@ static bw_status parse_if(parser *p, expr_ptr *out)
         expr_ptr e;
         NEXT(p);
         TRY(parse_expr(p, &e));
-        TRY(list_add(p, &parts, &e, sizeof e));
+        TRY(bw_cedar__list_add(&p->m, &parts, &e, sizeof e));
         if (!bw_cedar__lex_is_word(&p->lx, "then"))
             FAIL(p, p->lx.start, "expected 'then'");
         NEXT(p);
         TRY(parse_expr(p, &e));
-        TRY(list_add(p, &parts, &e, sizeof e));
+        TRY(bw_cedar__list_add(&p->m, &parts, &e, sizeof e));
         if (!bw_cedar__lex_is_word(&p->lx, "else"))
             FAIL(p, p->lx.start, "expected 'else'");
         NEXT(p);
@@ -595,7 +492,7 @@ static bw_status parse_if(parser *p, expr_ptr *out)
     expr_ptr *part = parts.items;
     for (uint32_t i = parts.n; i > 0; i -= 2) {
         bw_cedar__expr *e;
-        TRY(node_of(p, BW_CEDAR__IF, at, part[i - 2], part[i - 1], *out, &e));
+        TRY(bw_cedar__node_of(&p->m, BW_CEDAR__IF, at, part[i - 2], part[i - 1], *out, &e));
         *out = e;
     }
     return BW_OK;
@@ -648,13 +545,13 @@ static bw_status parse_action_list(parser *p, bw_cedar__scope *s)
         bw_cedar__uid uid;
         bool comma;
         TRY(parse_action_uid(p, &uid));
-        TRY(list_add(p, &uids, &uid, sizeof uid));
+        TRY(bw_cedar__list_add(&p->m, &uids, &uid, sizeof uid));
         TRY(bw_cedar__lex_take(&p->lx, ',', &comma));
         if (!comma)
             break;
     }
     WANT(p, ']');
-    TRY(list_keep(p, &uids, sizeof(bw_cedar__uid), &kept));
+    TRY(bw_cedar__list_keep(&p->m, &uids, sizeof(bw_cedar__uid), &kept));
     s->uids = kept;
     s->n = uids.n;
     s->op = uids.n == 1 ? BW_CEDAR__SCOPE_IN : BW_CEDAR__SCOPE_IN_LIST;
@@ -681,9 +578,9 @@ static bw_status parse_scope_operand(parser *p, int var, bw_cedar__scope *s)
         s->slot = true;
         return close_parens(p, parens);
     }
-    bw_cedar__uid *uid = bw_arena_alloc(p->pool, sizeof *uid);
+    bw_cedar__uid *uid = bw_arena_alloc(p->m.pool, sizeof *uid);
     if (!uid)
-        return bw_fail_nomem(p->ctx);
+        return bw_fail_nomem(p->m.ctx);
     size_t at = p->lx.start;
     TRY(parse_entity(p, uid));
     if (var == BW_CEDAR__ACTION && !bw_cedar__is_action_type(uid->type))
@@ -736,7 +633,7 @@ static bw_status parse_annotations(parser *p, bw_cedar__policy *policy)
         if (paren) {
             if (p->lx.tok != BW_CEDAR__T_STRING)
                 FAIL(p, p->lx.start, "expected a string");
-            TRY(bw_cedar__lex_string(&p->lx, p->pool, &a.value));
+            TRY(bw_cedar__lex_string(&p->lx, p->m.pool, &a.value));
             a.has_value = true;
             NEXT(p);
             WANT(p, ')');
@@ -746,9 +643,9 @@ static bw_status parse_annotations(parser *p, bw_cedar__policy *policy)
                 FAIL(p, at, "an annotation is there twice");
         if (all.n == 256) /* the look above is quadratic */
             FAIL(p, at, "more than 256 annotations");
-        TRY(list_add(p, &all, &a, sizeof a));
+        TRY(bw_cedar__list_add(&p->m, &all, &a, sizeof a));
     }
-    TRY(list_keep(p, &all, sizeof(bw_cedar__annotation), &kept));
+    TRY(bw_cedar__list_keep(&p->m, &all, sizeof(bw_cedar__annotation), &kept));
     policy->annotations = kept;
     policy->nannotations = all.n;
     return BW_OK;
@@ -766,9 +663,9 @@ static bw_status parse_clauses(parser *p, bw_cedar__policy *policy)
         WANT(p, '{');
         TRY(parse_expr(p, &c.body));
         WANT(p, '}');
-        TRY(list_add(p, &all, &c, sizeof c));
+        TRY(bw_cedar__list_add(&p->m, &all, &c, sizeof c));
     }
-    TRY(list_keep(p, &all, sizeof(bw_cedar__clause), &kept));
+    TRY(bw_cedar__list_keep(&p->m, &all, sizeof(bw_cedar__clause), &kept));
     policy->clauses = kept;
     policy->nclauses = all.n;
     return BW_OK;
@@ -794,66 +691,32 @@ static bw_status parse_policy(parser *p, bw_cedar__policy *policy)
     TRY(parse_clauses(p, policy));
     WANT(p, ';');
     policy->text = (bw_str){p->lx.text.ptr + start, p->lx.prev_end - start};
-    policy->is_template = policy->scope[0].slot || policy->scope[2].slot;
     return BW_OK;
 }
 
 static bw_status parse_all(parser *p, bw_cedar_policies *set)
 {
     list all = {0};
-    const void *kept;
     while (p->lx.tok != BW_CEDAR__T_END) {
-        if (all.n == BW_CEDAR_POLICIES_MAX)
-            FAIL(p, p->lx.start, "more than %d policies", BW_CEDAR_POLICIES_MAX);
         bw_cedar__policy policy = {0};
         TRY(parse_policy(p, &policy));
-        char *id = bw_arena_printf(p->pool, "policy%u", all.n);
+        char *id = bw_arena_printf(p->m.pool, "policy%u", all.n);
         if (!id)
-            return bw_fail_nomem(p->ctx);
+            return bw_fail_nomem(p->m.ctx);
         policy.id = bw_str_c(id);
-        TRY(bw_cedar__compile(p->ctx, p->pool, &policy));
-        if (policy.code && policy.code->stack_max > set->stack_max)
-            set->stack_max = policy.code->stack_max;
-        TRY(list_add(p, &all, &policy, sizeof policy));
+        TRY(bw_cedar__set_add(&p->m, set, &all, &policy));
     }
-    TRY(list_keep(p, &all, sizeof(bw_cedar__policy), &kept));
-    set->policies = (bw_cedar__policy *)(uintptr_t)kept;
-    set->n = all.n;
-    TRY(bw_cedar__note_context(p->ctx, set));
-    return bw_cedar__index_build(p->ctx, set);
+    return bw_cedar__set_finish(&p->m, set, &all);
+}
+
+static bw_status parse_text(bw_cedar__maker *m, bw_cedar_policies *set)
+{
+    parser p = {.m = *m};
+    TRY(bw_cedar__lex_start(m->ctx, set->text, &p.lx));
+    return parse_all(&p, set);
 }
 
 bw_status bw_cedar_policies_parse(bw_ctx *ctx, bw_str text, bw_cedar_policies **out)
 {
-    bw_ctx *pool = bw_ctx_new(0);
-    if (!pool)
-        return bw_fail_nomem(ctx);
-    bw_arena_mark mark = bw_arena_mark_get(ctx);
-    bw_cedar_policies *set = bw_arena_calloc(pool, 1, sizeof *set);
-    parser p = {.ctx = ctx, .pool = pool};
-    bw_str copy = {0};
-    bw_status st = BW_ENOMEM;
-    if (!set || bw_arena_str(pool, text, &copy) != BW_OK) {
-        (void)bw_fail_nomem(ctx);
-        goto out;
-    }
-    set->pool = pool;
-    set->text = copy;
-    st = bw_cedar__lex_start(ctx, copy, &p.lx);
-    if (st == BW_OK)
-        st = parse_all(&p, set);
-out:
-    bw_arena_release(ctx, mark);
-    if (st != BW_OK) {
-        bw_ctx_free(pool);
-        return st;
-    }
-    *out = set;
-    return BW_OK;
-}
-
-void bw_cedar_policies_free(bw_cedar_policies *p)
-{
-    if (p)
-        bw_ctx_free(p->pool);
+    return bw_cedar__set_new(ctx, text, parse_text, out);
 }
