@@ -19,6 +19,9 @@ typedef struct bw_cedar_uid { /* Type::Path, "id" */
 
 /* Policy ids are policy0, policy1, … in text order. On failure BW_EINVALID with line and column. */
 BW_MUST_USE bw_status bw_cedar_policies_parse(bw_ctx *ctx, bw_str text, bw_cedar_policies **out);
+/* The JSON form: {"staticPolicies", "templates", "templateLinks"}. Ids are the keys given there,
+ * a link's is its newId; order: static policies, templates (they decide nothing), links. */
+BW_MUST_USE bw_status bw_cedar_policies_parse_json(bw_ctx *ctx, bw_str text, bw_cedar_policies **out);
 void bw_cedar_policies_free(bw_cedar_policies *p);
 size_t bw_cedar_policies_count(const bw_cedar_policies *p);
 bw_str bw_cedar_policy_id(const bw_cedar_policies *p, size_t i);      /* "policy3" */

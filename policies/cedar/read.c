@@ -51,12 +51,17 @@ static const bw_json *entity_escape(const bw_json *json)
     return inner && is_string(inner, "type") && is_string(inner, "id") ? inner : NULL;
 }
 
-static const bw_json *call_escape(const bw_json *json)
+const bw_json *bw_cedar__call_escape(const bw_json *json)
 {
     const bw_json *inner = json->count == 1 ? bw_json_get(json, "__extn") : NULL;
     bool whole = inner && is_string(inner, "fn") &&
                  (bw_json_get(inner, "arg") || bw_json_is_array(bw_json_get(inner, "args")));
     return whole ? inner : NULL;
+}
+
+bool bw_cedar__other_escape(const bw_json *json)
+{
+    return entity_escape(json) || (json->count == 1 && is_string(json, "__expr"));
 }
 
 bw_status bw_cedar__read_uid(const bw_cedar__reader *r, const bw_json *json, bw_cedar__uid *out)
@@ -206,7 +211,7 @@ static bw_status read_plain(const bw_cedar__reader *r, const bw_json *json, uint
     }
     if (entity_escape(json))
         return read_entity(r, json, NULL, out);
-    if ((inner = call_escape(json)) != NULL)
+    if ((inner = bw_cedar__call_escape(json)) != NULL)
         return read_call(r, inner, depth, out);
     if (json->count == 1 && is_string(json, "__expr"))
         return bad(r, json, "__expr is refused");

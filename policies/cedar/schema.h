@@ -136,6 +136,9 @@ BW_MUST_USE bw_status bw_cedar__read_record(const bw_cedar__reader *r, const bw_
                                             bw_cedar_value *out);
 BW_MUST_USE bw_status bw_cedar__read_uid(const bw_cedar__reader *r, const bw_json *json,
                                          bw_cedar__uid *out);
+/* The call inside {"__extn": …}, or NULL when json is no such escape. */
+const bw_json *bw_cedar__call_escape(const bw_json *json);
+bool bw_cedar__other_escape(const bw_json *json); /* {"__entity": …} or {"__expr": …} */
 /* Whether a value that came without JSON has the type. */
 bool bw_cedar__value_fits(const bw_cedar_schema *s, const bw_cedar_value *v, const bw_cedar__type *type);
 #endif
