@@ -81,13 +81,31 @@ bw_status bw_folder_check(bw_ctx *ctx, const char *dir, bool dev)
 
 /* ---- packs and policies ---- */
 
+/* PREFIX/bin/bailiwick -> PREFIX/share/bailiwick/packs, for a tree installed elsewhere than
+ * it was configured for. NULL when the program's place is unknown. */
+static const char *beside_program(bw_ctx *ctx)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n <= 0 || (size_t)n >= sizeof path - 1)
+        return NULL;
+    path[n] = '\0';
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(path, '/');
+        if (!slash)
+            return NULL;
+        *slash = '\0';
+    }
+    return bw_arena_printf(ctx, "%s/share/bailiwick/packs", path);
+}
+
 const char *bw_pack_folder(bw_ctx *ctx, const bw_config *c)
 {
     if (c->packs_folder.len > 0)
         return bw_arena_cstr(ctx, c->packs_folder);
-    static const char *const places[] = {BW_PACKS_INSTALLED, BW_PACKS_SOURCE};
-    for (size_t i = 0; i < 2; i++) {
-        const char *schema = bw_path_join(ctx, places[i], "bw.cedarschema");
+    const char *places[] = {beside_program(ctx), BW_PACKS_INSTALLED, BW_PACKS_SOURCE};
+    for (size_t i = 0; i < 3; i++) {
+        const char *schema = places[i] ? bw_path_join(ctx, places[i], "bw.cedarschema") : NULL;
         if (schema && bw_file_exists(schema))
             return places[i];
     }
