@@ -38,7 +38,8 @@ enum {
     BW_LIMIT_PREFETCH_DEPTH = 8,
     BW_LIMIT_SEARCHES = 1000,      /* of query/batch; one view of the data serves all */
     BW_LIMIT_GROUP_SIZE = 1000,
-    BW_LIMIT_LOOKUPS = 16          /* other collections that one call may name */
+    BW_LIMIT_LOOKUPS = 16,         /* other collections that one call may name */
+    BW_LIMIT_ANSWER_BYTES = 268435456 /* as much as a request's arena; a page too large is a 400 */
 };
 
 #endif

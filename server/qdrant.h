@@ -180,7 +180,6 @@ typedef struct bw_qdrant_call {
     bool wait, explain;
     bw_class_id last_class; /* the label text that was asked for last */
     bw_str last_labels;
-    bw_str order_key; /* of an ordered read: its values are shown */
 } bw_qdrant_call;
 /* Query parameters, and the body if there is to be one. */
 BW_MUST_USE bw_status bw_qdrant__begin(bw_qdrant_call *c, bw_request *r, bw_response *response,
@@ -204,12 +203,10 @@ void bw_qdrant__open(bw_response *response);                    /* {"result": */
 BW_MUST_USE bw_status bw_qdrant__close(bw_ctx *ctx, bw_response *response); /* ,"status":"ok","time":0.0} */
 BW_MUST_USE bw_status bw_qdrant__answer_true(bw_ctx *ctx, bw_response *response, bool value);
 typedef enum bw_qdrant_hit_form { BW_HIT_RECORD, BW_HIT_SCORED } bw_qdrant_hit_form;
-BW_MUST_USE bw_status bw_qdrant__put_hits(bw_qdrant_call *c, const bw_collection_info *info,
-                                          const bw_hit *hits, size_t n, bw_qdrant_hit_form form,
-                                          const bw_qdrant_show *show);
-BW_MUST_USE bw_status bw_qdrant__put_hit(bw_qdrant_call *c, const bw_collection_info *info,
-                                         const bw_hit *hit, bw_qdrant_hit_form form,
-                                         const bw_qdrant_show *show);
+BW_MUST_USE bw_status bw_qdrant__put_hits(bw_qdrant_call *c, const bw_hit *hits, size_t n,
+                                          bw_qdrant_hit_form form, const bw_qdrant_show *show);
+BW_MUST_USE bw_status bw_qdrant__put_hit(bw_qdrant_call *c, const bw_hit *hit,
+                                         bw_qdrant_hit_form form, const bw_qdrant_show *show);
 void bw_qdrant__put_value(bw_buf *b, const bw_value *v);
 
 /* ---- handlers, by file ---- */

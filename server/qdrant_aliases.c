@@ -39,6 +39,38 @@ static bw_status action(bw_qdrant_parse *p, const bw_json *node, bw_alias_action
     return bw_qdrant__format(p, node, "expected create_alias, rename_alias or delete_alias");
 }
 
+static bool named(const bw_alias *list, size_t nlist, const bw_alias_action *actions, uint32_t n,
+                  bw_str alias)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if ((actions[i].kind == BW_ALIAS_CREATE && bw_str_eq(actions[i].alias, alias)) ||
+            (actions[i].kind == BW_ALIAS_RENAME && bw_str_eq(actions[i].new_alias, alias)))
+            return true;
+    for (size_t i = 0; i < nlist; i++)
+        if (bw_str_eq(list[i].alias, alias))
+            return true;
+    return false;
+}
+
+/* To Qdrant deleting an alias that is not there is no error, and clients lean on it: a
+ * switch of an alias is "delete, create", the first time as well. */
+static bw_status drop_idle_deletes(bw_qdrant_call *c, bw_alias_action *actions, uint32_t *n)
+{
+    const bw_alias *list;
+    size_t nlist;
+    uint32_t kept = 0;
+    bw_status s = bw_alias_list(c->p.ctx, bw_server_engine(c->r->server),
+                                c->r->caller->principal.tenant, &list, &nlist);
+    if (s != BW_OK)
+        return s;
+    for (uint32_t i = 0; i < *n; i++)
+        if (actions[i].kind != BW_ALIAS_DELETE ||
+            named(list, nlist, actions, kept, actions[i].alias))
+            actions[kept++] = actions[i];
+    *n = kept;
+    return BW_OK;
+}
+
 /* The engine says that something is absent or taken; the contract's words name it. */
 static bw_status failed(bw_qdrant_call *c, bw_status status, const bw_alias_action *actions,
                         uint32_t n)
@@ -71,6 +103,8 @@ bw_status bw_qdrant_aliases_apply(bw_request *r, bw_response *response)
         s = bw_fail_nomem(r->ctx);
     for (uint32_t i = 0; s == BW_OK && i < n; i++, e = e->next)
         s = action(&c.p, e, &actions[i]);
+    if (s == BW_OK)
+        s = drop_idle_deletes(&c, actions, &n);
     if (s == BW_OK) {
         s = bw_alias_apply(r->ctx, bw_server_engine(r->server), r->caller->principal.tenant,
                            actions, n);

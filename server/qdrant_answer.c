@@ -95,13 +95,9 @@ static bw_status put_labels(bw_qdrant_call *c, bw_buf *b, const bw_class_id *id)
     return BW_OK;
 }
 
-/* A date's order value is microseconds of Unix time, as Qdrant counts them. */
-static void put_order_value(bw_buf *b, const bw_collection_info *info, const bw_hit *hit, bw_str key)
+/* A date's is microseconds of Unix time (the planner's doing), as Qdrant counts them. */
+static void put_order_value(bw_buf *b, const bw_number *v)
 {
-    const bw_number *v = &hit->order_value;
-    bool date = false;
-    for (uint32_t i = 0; info && i < info->nindexes; i++)
-        date |= bw_str_eq(info->indexes[i].field, key) && bw_str_is(info->indexes[i].type, "datetime");
     bw_json_put_key(b, "order_value");
     if (!v->is_int) {
         bw_json_put_f64(b, v->real);
@@ -109,11 +105,11 @@ static void put_order_value(bw_buf *b, const bw_collection_info *info, const bw_
     }
     if (v->negative)
         bw_buf_putc(b, '-');
-    bw_json_put_u64(b, date ? v->mag / 1000 : v->mag);
+    bw_json_put_u64(b, v->mag);
 }
 
-bw_status bw_qdrant__put_hit(bw_qdrant_call *c, const bw_collection_info *info, const bw_hit *hit,
-                             bw_qdrant_hit_form form, const bw_qdrant_show *show)
+bw_status bw_qdrant__put_hit(bw_qdrant_call *c, const bw_hit *hit, bw_qdrant_hit_form form,
+                             const bw_qdrant_show *show)
 {
     bw_buf *b = &c->response->body;
     bw_status s = BW_OK;
@@ -136,21 +132,24 @@ bw_status bw_qdrant__put_hit(bw_qdrant_call *c, const bw_collection_info *info, 
         put_vectors(b, hit, show);
     }
     if (hit->has_order_value)
-        put_order_value(b, info, hit, c->order_key);
+        put_order_value(b, &hit->order_value);
     bw_buf_putc(b, '}');
     bw_audit_add_id(c->r->audit, &hit->id, &hit->class_id);
+    if (s == BW_OK && b->len > BW_LIMIT_ANSWER_BYTES)
+        s = bw_qdrant__wrong(&c->p, "the answer is longer than %d MiB; ask for fewer points",
+                             BW_LIMIT_ANSWER_BYTES >> 20);
     return s;
 }
 
-bw_status bw_qdrant__put_hits(bw_qdrant_call *c, const bw_collection_info *info, const bw_hit *hits,
-                              size_t n, bw_qdrant_hit_form form, const bw_qdrant_show *show)
+bw_status bw_qdrant__put_hits(bw_qdrant_call *c, const bw_hit *hits, size_t n,
+                              bw_qdrant_hit_form form, const bw_qdrant_show *show)
 {
     bw_buf *b = &c->response->body;
     bw_buf_putc(b, '[');
     for (size_t i = 0; i < n; i++) {
         if (i)
             bw_buf_putc(b, ',');
-        bw_status s = bw_qdrant__put_hit(c, info, &hits[i], form, show);
+        bw_status s = bw_qdrant__put_hit(c, &hits[i], form, show);
         if (s != BW_OK)
             return s;
     }

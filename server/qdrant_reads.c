@@ -63,7 +63,7 @@ bw_status bw_qdrant_point_get(bw_request *r, bw_response *response)
         s = bw_fail(r->ctx, BW_ENOTFOUND, "Not found: Point with id %s does not exists!", text);
     } else {
         bw_qdrant__open(response);
-        s = bw_qdrant__put_hit(&c, &c.info, &hits[0], BW_HIT_RECORD, &show);
+        s = bw_qdrant__put_hit(&c, &hits[0], BW_HIT_RECORD, &show);
         if (s == BW_OK)
             s = bw_qdrant__close(r->ctx, response);
     }
@@ -95,7 +95,7 @@ bw_status bw_qdrant_points_retrieve(bw_request *r, bw_response *response)
         return bw_qdrant__end(&c, s);
     const bw_hit *hits = bw_result_hits(result, 0, &n);
     bw_qdrant__open(response);
-    s = bw_qdrant__put_hits(&c, &c.info, hits, n, BW_HIT_RECORD, &show);
+    s = bw_qdrant__put_hits(&c, hits, n, BW_HIT_RECORD, &show);
     bw_result_free(result);
     return bw_qdrant__end(&c, s == BW_OK ? bw_qdrant__close(r->ctx, response) : s);
 }
@@ -118,7 +118,6 @@ static bw_status scroll_order(bw_qdrant_call *c, bw_scroll *out)
         s = bw_qdrant__wrong(&c->p, "No range index for `order_by` key: `%.*s`. Please create one "
                                     "to use `order_by`",
                              bw_qdrant__cut(out->order_by.key, 96), out->order_by.key.ptr);
-    c->order_key = out->order_by.key;
     return s;
 }
 
@@ -161,7 +160,7 @@ bw_status bw_qdrant_points_scroll(bw_request *r, bw_response *response)
     const bw_hit *hits = bw_result_hits(result, 0, &n);
     bw_qdrant__open(response);
     bw_buf_puts(&response->body, "{\"points\":");
-    s = bw_qdrant__put_hits(&c, &c.info, hits, n, BW_HIT_RECORD, &show);
+    s = bw_qdrant__put_hits(&c, hits, n, BW_HIT_RECORD, &show);
     bw_json_put_key(&response->body, "next_page_offset");
     if (!scroll.has_order_by && bw_result_next(result, &next))
         bw_json_put_point_id(&response->body, &next);

@@ -60,10 +60,9 @@ static bw_status put_answer(search *x, uint32_t i, const char *key)
     bw_buf *b = &x->c.response->body;
     size_t n;
     const bw_hit *hits = bw_result_hits(x->result, i, &n);
-    x->c.order_key = x->queries[i].order_by.key;
     if (key)
         bw_buf_printf(b, "{\"%s\":", key);
-    bw_status s = bw_qdrant__put_hits(&x->c, &x->c.info, hits, n, BW_HIT_SCORED, &x->shows[i]);
+    bw_status s = bw_qdrant__put_hits(&x->c, hits, n, BW_HIT_SCORED, &x->shows[i]);
     if (key)
         bw_buf_putc(b, '}');
     return s;
@@ -189,7 +188,7 @@ static bw_status put_lookup(search *x, lookup *l, const bw_value *id)
     for (size_t i = 0; i < n; i++)
         if (bw_point_id_cmp(&hits[i].id, &want) == 0) {
             bw_json_put_key(&x->c.response->body, "lookup");
-            return bw_qdrant__put_hit(&x->c, &l->info, &hits[i], BW_HIT_RECORD, &l->show);
+            return bw_qdrant__put_hit(&x->c, &hits[i], BW_HIT_RECORD, &l->show);
         }
     return BW_OK;
 }
@@ -203,7 +202,7 @@ static bw_status put_groups(search *x, lookup *l, const bw_group *groups, size_t
         bw_buf_puts(b, i ? ",{\"id\":" : "{\"id\":");
         bw_qdrant__put_value(b, &groups[i].id);
         bw_json_put_key(b, "hits");
-        bw_status s = bw_qdrant__put_hits(&x->c, &x->c.info, groups[i].hits, groups[i].nhits,
+        bw_status s = bw_qdrant__put_hits(&x->c, groups[i].hits, groups[i].nhits,
                                           BW_HIT_SCORED, &x->shows[0]);
         if (s == BW_OK)
             s = put_lookup(x, l, &groups[i].id);

@@ -41,6 +41,19 @@ def test_body_bytes(cell, coll):
     assert cell.post(coll + "/points/count", full + b" ").status == 400
 
 
+def test_answer_bytes(cell, coll):
+    """One point of 16 MiB, shown 15 times and 17 times."""
+    big = 16 * 1024 * 1024
+    r = cell.put(coll + "/points?wait=true", {"points": [{"id": 9, "vector": [1, 1], "payload": {"a": "x" * big}}]})
+    assert r.status == 200, r
+    search = {"query": [1, 1], "filter": {"must": [{"has_id": [9]}]}, "with_payload": True}
+    for times, status in ((LIMIT["ANSWER_BYTES"] // big - 1, 200), (LIMIT["ANSWER_BYTES"] // big + 1, 400)):
+        r = cell.post(coll + "/points/query/batch", {"searches": [search] * times}, timeout=300)
+        assert r.status == status
+    assert "ask for fewer points" in r.json()["status"]["error"]
+    assert cell.post(coll + "/points/count", {}).status == 200
+
+
 def test_json_depth(cell, coll):
     def make(levels):  # payload at depth: body, points, point, payload are 4 of them
         return ('{"points":[{"id":9,"vector":[1,1],"payload":{"a":%s%s}}]}'

@@ -393,6 +393,9 @@ def test_no_query_order_by_and_lookup_from(client, name):
     client.create_payload_index(name, "f", "float")
     assert ids(client.scroll(name, order_by="f")[0]) == [1, 2, 3]
     assert ids(client.scroll(name, order_by=m.OrderBy(key="f", direction=m.Direction.DESC, start_from=2.5))[0]) == [2, 1]
+    client.create_payload_index(name, "at", "datetime")
+    r = client.scroll(name, order_by=m.OrderBy(key="at", start_from="2024-06-01T00:00:00Z"))[0]
+    assert ids(r) == [2, 3] and r[0].order_value == 1718454600000000  # microseconds
     r = client.query_points(name, query=m.OrderByQuery(order_by=m.OrderBy(key="f", direction=m.Direction.DESC))).points
     assert ids(r) == [3, 2, 1]
     client.create_collection(name + "_o", vectors_config={"v": m.VectorParams(size=4, distance=m.Distance.DOT)})
@@ -440,6 +443,11 @@ def test_aliases(client, name):
     fails(404, "doesn't exist", client.count, alias)
     assert client.count(alias + "2").count == 6
     client.update_collection_aliases([m.DeleteAliasOperation(delete_alias=m.DeleteAlias(alias_name=alias + "2"))])
+    switch = [m.DeleteAliasOperation(delete_alias=m.DeleteAlias(alias_name=alias)),  # not there the first time
+              m.CreateAliasOperation(create_alias=m.CreateAlias(collection_name=name, alias_name=alias))]
+    for _ in range(2):
+        assert client.update_collection_aliases(switch) and client.count(alias).count == 6
+    client.update_collection_aliases(switch[:1])
     missing = m.CreateAliasOperation(create_alias=m.CreateAlias(collection_name="nowhere", alias_name=alias))
     fails(404, "Not found: Collection `nowhere` doesn't exist!", client.update_collection_aliases, [missing])
 
