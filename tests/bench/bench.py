@@ -1,7 +1,7 @@
 """Queries a second at a stated recall@10: Bailiwick in one process and over HTTP, beside
 faiss-cpu, hnswlib and qdrant-edge-py, all in one run on the same vectors.
 
-    python tests/bench/bench.py [--n 20000] [--rounds 3] [--only NAME,…] [--write]
+    python tests/bench/bench.py [--n 20000] [--rounds 3] [--only NAME,…] [--build DIR] [--write]
 
 Every contender is built once, climbs a ladder of efforts (ef or nprobe) until it reaches
 a recall of 0.95 and of 0.99, and is then timed at those efforts in rounds: in each round
@@ -400,8 +400,10 @@ def main():
     parser.add_argument("--nq", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="parts of contenders' names, comma-separated")
+    parser.add_argument("--build", default=BUILD, help="the build folder (a release build)")
     parser.add_argument("--write", action="store_true", help="append to tests/bench/RESULTS.md")
     a = parser.parse_args()
+    globals()["BUILD"] = os.path.abspath(a.build)
     rows, queries = load(a.n, a.nq)
     truth = exact(rows, queries)
     with tempfile.TemporaryDirectory(prefix="bw-bench-") as folder:
