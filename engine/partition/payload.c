@@ -133,6 +133,25 @@ size_t bw_raw_array_count(bw_str raw)
     return n;
 }
 
+size_t bw_raw_depth(bw_str raw)
+{
+    const char *p = raw.ptr, *end = p + raw.len;
+    size_t depth = 0, most = 0;
+    while (p < end) {
+        char c = *p;
+        if (c == '"') {
+            p = skip_string(p, end);
+            continue;
+        }
+        p++;
+        if (c == '{' || c == '[')
+            most = ++depth > most ? depth : most;
+        else if ((c == '}' || c == ']') && depth > 0)
+            depth--;
+    }
+    return most;
+}
+
 /* ---- strings ---- */
 
 static unsigned hex4(const char *p)
@@ -279,7 +298,10 @@ static const char *read_key(const char *p, const char *end, bw_str *key)
 {
     if (p < end && *p == '"') {
         const char *q = memchr(p + 1, '"', (size_t)(end - p - 1));
-        if (!q || memchr(p, '\\', (size_t)(q - p)))
+        size_t len = q ? (size_t)(q - p) : 0;
+        /* no NUL and no broken UTF-8: an edit may write the key into a payload */
+        if (!q || memchr(p, '\\', len) || memchr(p, '\0', len) ||
+            !bw_utf8_valid(p + 1, len - 1))
             return NULL;
         *key = (bw_str){p + 1, (size_t)(q - p) - 1};
         return q + 1;

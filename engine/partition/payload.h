@@ -8,7 +8,7 @@
  *     path  = part { "." part }
  *     part  = ( raw | quoted ) { "[" digits "]" | "[" "]" }
  *     raw   = one or more of: letter, digit (any script), "_", "-"
- *     quoted = '"' any bytes but '"' and '\' '"'
+ *     quoted = '"' any text but '"', '\' and NUL '"'
  *
  * A key never goes into an array by itself: `a.b` does not see [{"b":1}], `a[].b` does.
  */
@@ -20,6 +20,8 @@
 enum {
     BW_PATH_STEPS_MAX = 32, /* as deep as a filter may nest */
     BW_PATH_BYTES_MAX = 4096,
+    BW_PAYLOAD_DEPTH_MAX = 64, /* as the strict reader takes; edits may not pass it */
+    BW_PAYLOAD_BYTES_MAX = 32 << 20,
     BW_WORD_BYTES_MAX = 1024 /* a longer word is cut into pieces of this length */
 };
 
@@ -51,6 +53,7 @@ bool bw_raw_array_next(bw_str *rest, bw_str *element);
 bool bw_raw_object_begin(bw_str raw, bw_str *rest);
 bool bw_raw_object_next(bw_str *rest, bw_str *key, bw_str *value);
 size_t bw_raw_array_count(bw_str raw); /* 0 for what is no array */
+size_t bw_raw_depth(bw_str raw);       /* of nested containers; a scalar has 0 */
 
 static inline bool bw_raw_is_string(bw_str raw)
 {

@@ -262,6 +262,13 @@ static bw_status run_edit(edit *e, bw_str payload, bw_path path, bw_str *out)
     bw_status st = put_edited(e, payload, path.steps, path.n);
     if (st == BW_OK && (e->out.failed || e->scratch.failed))
         st = bw_fail_nomem(e->ctx);
+    if (st == BW_OK && e->patch && e->out.len > BW_PAYLOAD_BYTES_MAX)
+        st = bw_fail(e->ctx, BW_EINVALID, "The payload would be over %d bytes",
+                     (int)BW_PAYLOAD_BYTES_MAX);
+    if (st == BW_OK && e->patch &&
+        bw_raw_depth(bw_buf_view(&e->out)) > BW_PAYLOAD_DEPTH_MAX)
+        st = bw_fail(e->ctx, BW_EINVALID, "The payload would be nested over %d deep",
+                     (int)BW_PAYLOAD_DEPTH_MAX);
     return st == BW_OK ? bw_arena_str(e->ctx, bw_buf_view(&e->out), out) : st;
 }
 

@@ -1,5 +1,6 @@
 /* Payload edits: every case was asked of Qdrant's engine (set_payload, delete_payload);
  * besides, what is not touched keeps its bytes. */
+#include "engine/base/json.h"
 #include "engine/plan/select.h"
 
 #include <setjmp.h>
@@ -107,6 +108,30 @@ static void test_merge__refuses_what_is_no_object_or_path(void **state)
         BW_EINVALID);
 }
 
+/* What an edit stores must be readable again: depth is counted as the reader counts. */
+static void test_merge__keeps_to_the_readers_depth(void **state)
+{
+    bw_ctx *ctx = *state;
+    bw_str out;
+    bw_buf patch = {0};
+    for (int depth = 62; depth < 65; depth++) {
+        patch.len = 0;
+        bw_buf_puts(&patch, "{\"x\":");
+        for (int i = 1; i < depth; i++)
+            bw_buf_putc(&patch, '[');
+        for (int i = 1; i < depth; i++)
+            bw_buf_putc(&patch, ']');
+        bw_buf_putc(&patch, '}');
+        bw_status st =
+            bw_payload_merge(ctx, BW_STR("{}"), bw_buf_view(&patch), BW_STR("a"), &out);
+        assert_int_equal(st, depth < 64 ? BW_OK : BW_EINVALID);
+        bw_json *root;
+        if (st == BW_OK)
+            assert_int_equal(bw_json_parse(ctx, out, BW_JSON_REQUEST, &root), BW_OK);
+    }
+    bw_buf_clear(&patch);
+}
+
 static void test_remove__drops_the_last_member_of_the_path(void **state)
 {
     removed(*state, "{\"a\":1,\"b\":2}", "a", "{\"b\":2}");
@@ -138,6 +163,8 @@ static void test_remove__of_nothing_is_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_merge__keeps_to_the_readers_depth, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(
             test_merge__top_level_replaces_adds_and_drops_nulls, setup, teardown),
         cmocka_unit_test_setup_teardown(test_merge__untouched_bytes_stay, setup,

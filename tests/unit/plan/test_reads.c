@@ -406,6 +406,20 @@ static void test_groups__are_complete_however_sparse(void **state)
                         "rare= 0:1000 299:701 | common= 1:999 2:998 | last= 500:1");
 }
 
+/* A point of two groups, met while a new group was looked for, must not push out a
+ * better one that was not met then. */
+static void test_groups__members_are_the_best_whatever_the_round(void **state)
+{
+    static const char *const k[] = {"\"a\"", "null",          "null", "null",
+                                    "\"a\"", "[\"a\",\"x\"]", "\"x\""};
+    fixture *f = *state;
+    for (uint64_t i = 0; i < 7; i++)
+        fx_put(f, 0, i, (float)(10 - i), 0,
+               bw_arena_printf(f->ctx, "{\"k\":%s}", k[i]));
+    bw_query q = nearest(2);
+    assert_string_equal(groups(f, &q, "k", 2), "a= 0:10 4:6 | x= 5:5 6:4");
+}
+
 static void test_groups__scores_are_those_of_the_query(void **state)
 {
     fixture *f = *state; /* bug-report 10 */
@@ -551,6 +565,8 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_groups__are_complete_however_sparse, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            test_groups__members_are_the_best_whatever_the_round, setup, teardown),
         cmocka_unit_test_setup_teardown(test_groups__scores_are_those_of_the_query,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(
