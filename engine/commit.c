@@ -108,6 +108,10 @@ bw_status bw_collection__commit(bw_ctx *ctx, bw_collection *c, bw_part_write *wr
     bw_snapshot **old = bw_arena_calloc(ctx, n, sizeof(bw_snapshot *));
     uint32_t done = 0;
     bw_status st = w && old ? BW_OK : BW_ENOMEM;
+    for (uint32_t i = 0; st == BW_OK && i < n; i++) /* readers of texts need no wait */
+        st = bw_snapshot_await(ctx, writes[i].cur,
+                               (uint64_t)writes[i].changes.nadds +
+                                   writes[i].changes.nkills);
     for (uint32_t i = 0; i < n; i++)
         pthread_mutex_lock(&writes[i].part->db_lock); /* writes come by rising class */
     for (; st == BW_OK && done < n; done++)

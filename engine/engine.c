@@ -13,13 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum {
-    OPEN_MAX = 256,
-    SEAL_ROWS = 50000,
-    ADOPT_ROWS = 4096,
-    GRAPH_ROWS_MIN = 4000,
-    GAP_ROWS_MIN = 65536
-};
+enum { OPEN_MAX = 256, SEAL_ROWS = 50000, GRAPH_ROWS_MIN = 4000, GAP_ROWS_MIN = 65536 };
 
 static uint32_t or_default(uint32_t v, uint32_t d)
 {
@@ -69,7 +63,7 @@ static void init_env(bw_engine *e, const bw_engine_options *o)
     v->dir = e->parts_dir;
     v->null_sync = o->null_sync;
     v->seal_rows = or_default(o->seal_rows, SEAL_ROWS);
-    v->adopt_rows = or_default(o->adopt_rows, ADOPT_ROWS);
+    v->adopt_rows = or_default(o->adopt_rows, v->seal_rows);
     v->graph_rows_min =
         v->seal_rows / 2 < GRAPH_ROWS_MIN ? v->seal_rows / 2 : GRAPH_ROWS_MIN;
     if (v->graph_rows_min == 0)

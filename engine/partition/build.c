@@ -1,13 +1,18 @@
-/* Graphs of sealed vectors (build.h has the format and the rules). One worker thread
- * a cell: builds are long and rare, and FAISS gives the same bytes only with one. */
+/* Graphs of sealed vectors (build.h has the format and the rules). A few worker threads
+ * a cell, one to a build: FAISS gives the same bytes only with one thread each. */
 #include "build.h"
 #include "../store/fs.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sodium.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { HEAD = 88, DIGEST = 32 };
 static const char magic[8] = {'B', 'W', 'g', 'r', 'a', 'p', 'h', '1'};
+
+enum { WORKERS_MAX = 4 };
 
 typedef enum state { QUEUED, RUNNING, DONE } state;
 
@@ -15,19 +20,20 @@ struct bw_build { /* owned by its matrix */
     bw_build_id id;
     bw_metric metric;
     bw_matrix *matrix;
-    state state;           /* builder's lock */
-    bw_index *index;       /* written before DONE */
-    struct bw_build *next; /* in the queue, which holds a reference to the matrix */
+    state state;     /* builder's lock */
+    bw_index *index; /* written before DONE */
+    struct bw_build
+        *next; /* in the queue or among the running: a reference to the matrix */
 };
 
 struct bw_builder {
     const char *dir;
     unsigned char key[BW_MAC_KEY];
-    pthread_t thread;
+    pthread_t threads[WORKERS_MAX];
+    unsigned nthreads;
     pthread_mutex_t lock;
     pthread_cond_t work, done;
-    struct bw_build *first; /* the queue */
-    uint64_t running;       /* the partition that the worker works on, 0 = none */
+    struct bw_build *first, *running;
     bool stop;
 };
 
@@ -154,12 +160,11 @@ static void run(bw_builder *b, struct bw_build *job)
     bw_ctx_free(ctx);
 }
 
-static void finish(bw_builder *b, struct bw_build *job)
+static void unlink_job(struct bw_build **at, const struct bw_build *job)
 {
-    pthread_mutex_lock(&b->lock);
-    job->state = DONE;
-    pthread_cond_broadcast(&b->done);
-    pthread_mutex_unlock(&b->lock);
+    while (*at != job)
+        at = &(*at)->next;
+    *at = job->next;
 }
 
 static void *work(void *arg)
@@ -172,16 +177,17 @@ static void *work(void *arg)
         if (b->stop)
             break;
         struct bw_build *job = b->first;
-        b->first = job->next;
-        job->state = RUNNING;
-        b->running = job->id.number;
         bw_matrix *m = job->matrix;
+        b->first = job->next;
+        job->next = b->running;
+        b->running = job;
+        job->state = RUNNING;
         pthread_mutex_unlock(&b->lock);
         /* The queue's is the only reference: nobody will ask for this graph. */
         if (atomic_load_explicit(&m->refs, memory_order_acquire) > 1)
             run(b, job);
         pthread_mutex_lock(&b->lock);
-        b->running = 0;
+        unlink_job(&b->running, job);
         job->state = DONE;
         pthread_cond_broadcast(&b->done);
         pthread_mutex_unlock(&b->lock);
@@ -190,6 +196,13 @@ static void *work(void *arg)
     }
     pthread_mutex_unlock(&b->lock);
     return NULL;
+}
+
+/* One core is left to requests; more than four builds at once want too much memory. */
+static unsigned worker_count(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN) - 1;
+    return n < 1 ? 1 : n > WORKERS_MAX ? WORKERS_MAX : (unsigned)n;
 }
 
 bw_builder *bw_builder_new(const char *dir, const unsigned char key[BW_MAC_KEY])
@@ -201,12 +214,19 @@ bw_builder *bw_builder_new(const char *dir, const unsigned char key[BW_MAC_KEY])
     memcpy(b->key, key, BW_MAC_KEY);
     pthread_mutex_init(&b->lock, NULL);
     pthread_cond_init(&b->work, NULL);
-    pthread_cond_init(&b->done, NULL);
-    if (pthread_create(&b->thread, NULL, work, b) != 0) {
-        bw_free(b);
-        return NULL;
-    }
-    return b;
+    pthread_condattr_t attr; /* deadlines are on the monotonic clock */
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&b->done, &attr);
+    pthread_condattr_destroy(&attr);
+    unsigned want = worker_count();
+    while (b->nthreads < want &&
+           pthread_create(&b->threads[b->nthreads], NULL, work, b) == 0)
+        b->nthreads++;
+    if (b->nthreads > 0)
+        return b;
+    bw_builder_free(b);
+    return NULL;
 }
 
 void bw_builder_free(bw_builder *b)
@@ -217,7 +237,8 @@ void bw_builder_free(bw_builder *b)
     b->stop = true;
     pthread_cond_broadcast(&b->work);
     pthread_mutex_unlock(&b->lock);
-    pthread_join(b->thread, NULL);
+    for (unsigned i = 0; i < b->nthreads; i++)
+        pthread_join(b->threads[i], NULL);
     while (b->first) {
         bw_matrix *m = b->first->matrix;
         b->first = b->first->next;
@@ -254,28 +275,37 @@ bw_status bw_builder_add(bw_ctx *ctx, bw_builder *b, bw_matrix *m, bw_metric met
     return BW_OK;
 }
 
-void bw_builder_wait(bw_builder *b, bw_matrix *m)
+bw_status bw_builder_wait(bw_ctx *ctx, bw_builder *b, bw_matrix *m)
 {
     struct bw_build *job = m->build;
     if (!job)
-        return;
+        return BW_OK;
+    uint64_t deadline = bw_ctx_deadline(ctx);
+    struct timespec until = {(time_t)(deadline / 1000000000u),
+                             (long)(deadline % 1000000000u)};
+    int rc = 0;
     pthread_mutex_lock(&b->lock);
-    if (job->state == QUEUED) {
-        struct bw_build **at = &b->first;
-        while (*at && *at != job)
-            at = &(*at)->next;
-        assert(*at == job);
-        *at = job->next;
-        job->state = RUNNING;
-        pthread_mutex_unlock(&b->lock);
-        run(b, job);
-        finish(b, job);
-        bw_matrix_release(m); /* the queue's */
-        return;
+    if (job->state == QUEUED) { /* somebody waits: it is the next */
+        unlink_job(&b->first, job);
+        job->next = b->first;
+        b->first = job;
     }
-    while (job->state != DONE)
-        pthread_cond_wait(&b->done, &b->lock);
+    while (job->state != DONE && rc != ETIMEDOUT)
+        rc = deadline ? pthread_cond_timedwait(&b->done, &b->lock, &until)
+                      : pthread_cond_wait(&b->done, &b->lock);
+    bool done = job->state == DONE;
     pthread_mutex_unlock(&b->lock);
+    if (done)
+        return BW_OK;
+    return bw_fail(ctx, BW_ETIMEOUT, "an index is still being built; try again later");
+}
+
+static bool is_running(const bw_builder *b, uint64_t number)
+{
+    for (const struct bw_build *job = b->running; job; job = job->next)
+        if (job->id.number == number)
+            return true;
+    return false;
 }
 
 void bw_builder_forget(bw_builder *b, uint64_t number)
@@ -293,9 +323,9 @@ void bw_builder_forget(bw_builder *b, uint64_t number)
         job->next = dropped;
         dropped = job;
     }
-    while (b->running == number)
-        pthread_cond_wait(&b->done, &b->lock);
     pthread_cond_broadcast(&b->done);
+    while (is_running(b, number))
+        pthread_cond_wait(&b->done, &b->lock);
     pthread_mutex_unlock(&b->lock);
     while (dropped) {
         bw_matrix *m = dropped->matrix;

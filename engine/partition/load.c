@@ -143,8 +143,9 @@ static bw_status load_graphs(bw_ctx *ctx, loader *l)
             st = bw_builder_add(ctx, env->builder, r->b->m, l->p->specs[v].metric, &id);
             if (st != BW_OK)
                 return st;
-            if (p->adopted)
-                bw_builder_wait(env->builder, r->b->m);
+            if (p->adopted &&
+                (st = bw_builder_wait(ctx, env->builder, r->b->m)) != BW_OK)
+                return st;
         }
     return BW_OK;
 }

@@ -199,6 +199,8 @@ BW_MUST_USE bw_status bw_partition_tidy(bw_ctx *ctx, bw_partition *p,
 
 /* seal.c: what the counts of writes ask for, on a drafted snapshot. */
 BW_MUST_USE bw_status bw_snapshot_seal(bw_ctx *ctx, bw_prepared *w);
+/* Waits, without any lock, for the graphs that a write of `more` rows will adopt. */
+BW_MUST_USE bw_status bw_snapshot_await(bw_ctx *ctx, const bw_snapshot *s, uint64_t more);
 /* A complete matrix and block of the living rows among refs (rising). */
 BW_MUST_USE bw_status bw_snapshot_gather(bw_ctx *ctx, const bw_snapshot *s,
                                          uint32_t vec, const bw_block_ref *refs,

@@ -103,13 +103,30 @@ static bw_status gather_all(bw_ctx *ctx, bw_snapshot *d, int32_t from_seg,
     return BW_OK;
 }
 
-static void adopt(bw_snapshot *d, int32_t seg)
+static bool adopts(const bw_snapshot *s, int32_t seg, uint64_t writes)
 {
-    for (uint32_t v = 0; v < d->part->nvec; v++)
-        for (uint32_t i = 0; i < d->vecs[v].n; i++)
-            if (d->vecs[v].items[i].seg == seg)
-                bw_builder_wait(d->part->env->builder, d->vecs[v].items[i].b->m);
-    d->segs[seg].p.adopted = true;
+    const bw_part_segment *p = &s->segs[seg].p;
+    return !p->adopted && writes - p->sealed_at >= s->part->env->adopt_rows;
+}
+
+static bw_status wait_for_graphs(bw_ctx *ctx, const bw_snapshot *s, int32_t seg)
+{
+    bw_status st = BW_OK;
+    for (uint32_t v = 0; v < s->part->nvec; v++)
+        for (uint32_t i = 0; st == BW_OK && i < s->vecs[v].n; i++)
+            if (s->vecs[v].items[i].seg == seg)
+                st = bw_builder_wait(ctx, s->part->env->builder,
+                                     s->vecs[v].items[i].b->m);
+    return st;
+}
+
+bw_status bw_snapshot_await(bw_ctx *ctx, const bw_snapshot *s, uint64_t more)
+{
+    bw_status st = BW_OK;
+    for (int32_t i = 0; st == BW_OK && i < (int32_t)s->nsegs; i++)
+        if (adopts(s, i, s->state.writes + more))
+            st = wait_for_graphs(ctx, s, i);
+    return st;
 }
 
 static void drop_segment(bw_snapshot *d, int32_t seg)
@@ -172,9 +189,11 @@ bw_status bw_snapshot_seal(bw_ctx *ctx, bw_prepared *w)
         return BW_ENOMEM;
     bw_status st = BW_OK;
     for (int32_t i = 0; st == BW_OK && i < (int32_t)d->nsegs; i++) {
-        if (!d->segs[i].p.adopted &&
-            d->state.writes - d->segs[i].p.sealed_at >= env->adopt_rows) {
-            adopt(d, i);
+        if (adopts(d, i, d->state.writes)) {
+            st = wait_for_graphs(ctx, d, i);
+            if (st != BW_OK)
+                break;
+            d->segs[i].p.adopted = true;
             w->segments_changed = true;
         }
         if (!is_due(d->segs[i].dead, d->segs[i].p.slots))

@@ -21,7 +21,7 @@ typedef struct bw_engine_options {
     bool create;      /* make the folder and the catalogue if they are missing */
     uint32_t open_partitions_max; /* SQLite handles kept open; 0 = 256 */
     uint32_t seal_rows;           /* rows after which a growing segment is sealed; 0 = 50,000 */
-    uint32_t adopt_rows; /* rows written after sealing at which the graph must serve; 0 = 4,096 */
+    uint32_t adopt_rows; /* rows written after sealing at which the graph must serve; 0 = seal_rows */
     bool null_sync;               /* tests of speed only: synchronous=OFF */
 } bw_engine_options;
 #define BW_ENGINE_OPTIONS_INIT {1, true, 0, 0, 0, false}
