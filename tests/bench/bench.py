@@ -7,8 +7,7 @@ Every contender is built once, climbs a ladder of efforts (ef or nprobe) until i
 a recall of 0.95 and of 0.99, and is then timed at those efforts in rounds: in each round
 every contender has one turn, in an order that rotates. One thread, one query a call,
 k = 10. Two figures: queries a second of the clock on the wall, and of the process's own
-CPU time, which a shared machine disturbs less (over HTTP: the server's and the client's
-together, so only the wall is given). Medians over the rounds. A contender that is not there (package
+CPU time, which a shared machine disturbs less (over HTTP: the server's). Medians over the rounds. A contender that is not there (package
 not installed, server not built) is listed as not run.
 
 --n beyond the stored rows grows them: a real row plus Gaussian noise shaped by the data's
@@ -270,6 +269,12 @@ class Http(Contender):
         self.connection = http.client.HTTPConnection("127.0.0.1", self.cell.port, timeout=120)
         self.connection.connect()
 
+    def server_cpu(self):
+        """Seconds of CPU time of the cell so far, all threads (in steps of 10 ms)."""
+        with open("/proc/%d/stat" % self.cell.process.pid) as f:
+            fields = f.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def wait_for_index(self, n):
         """Until the graph serves: green, and everything indexed or small enough to scan."""
         end = time.monotonic() + 600
@@ -296,10 +301,10 @@ class Http(Contender):
                   for q in self.queries]
         self.connect()
         answers = []
-        watch = Stopwatch()
+        watch, cpu = Stopwatch(), self.server_cpu()
         for body in bodies:
             answers.append(self.send("POST", "/collections/bench/points/query", body))
-        spent = watch.stop()[0], None
+        spent = watch.stop()[0], self.server_cpu() - cpu
         return spent, [[p["id"] for p in json.loads(a)["result"]["points"]] for a in answers]
 
     def close(self):
