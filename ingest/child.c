@@ -1,9 +1,9 @@
-/* Runs a loader in a child process, which a hostile document may take over and will then
- * find nothing in: it is our own program started afresh (so no byte of the cell's memory
- * is in it), it gets the document on descriptor 0 and a pipe on 1, and before it looks at
- * the document it sets limits and a seccomp filter: no open, no network, no new process,
- * no executable memory. Opens fail with EACCES (poppler asks for fonts and goes on);
- * every other call that is not on the list ends the child.
+/* Runs a loader in a child process, which a hostile document may take over and will
+ * then find nothing in: it is our own program started afresh (so no byte of the cell's
+ * memory is in it), it gets the document on descriptor 0 and a pipe on 1, and before it
+ * looks at the document it sets limits and a seccomp filter: no open, no network, no
+ * new process, no executable memory. Opens fail with EACCES (poppler asks for fonts and
+ * goes on); every other call that is not on the list ends the child.
  *
  * The start: posix_spawn of /proc/self/exe with argv[0] = CHILD_NAME. A constructor,
  * which runs before main, sees that name and never returns. So any program that links
@@ -13,8 +13,8 @@
  * on address space is off and the filter lets opens through to read; network, processes
  * and the other limits are as in release.
  *
- * What comes back is as hostile as the document: lengths are capped, text is checked and
- * cleaned by document.c. */
+ * What comes back is as hostile as the document: lengths are capped, text is checked
+ * and cleaned by document.c. */
 #include "raw.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -86,38 +86,47 @@ static bool limit(int what, rlim_t n)
 
 static bool set_limits(void)
 {
-    return prctl(PR_SET_DUMPABLE, 0) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && limit(RLIMIT_CORE, 0) &&
-           limit(RLIMIT_CPU, CPU_SECONDS_MAX) && limit(RLIMIT_FSIZE, 0) && limit(RLIMIT_NOFILE, 16) &&
+    return prctl(PR_SET_DUMPABLE, 0) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 &&
+           limit(RLIMIT_CORE, 0) && limit(RLIMIT_CPU, CPU_SECONDS_MAX) &&
+           limit(RLIMIT_FSIZE, 0) && limit(RLIMIT_NOFILE, 16) &&
            (SANITIZED || limit(RLIMIT_AS, MEMORY_BYTES_MAX));
 }
 
 static bool set_filter(void)
 {
     static const int allowed[] = {
-        SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(close), SCMP_SYS(lseek), SCMP_SYS(fstat), SCMP_SYS(newfstatat),
-        SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(brk), SCMP_SYS(madvise), SCMP_SYS(futex),
-        SCMP_SYS(exit), SCMP_SYS(exit_group), SCMP_SYS(rt_sigreturn), SCMP_SYS(rt_sigprocmask),
-        SCMP_SYS(rt_sigaction), SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday), SCMP_SYS(time),
-        SCMP_SYS(getrandom), SCMP_SYS(getpid), SCMP_SYS(gettid), SCMP_SYS(sched_yield), SCMP_SYS(getuid),
-        SCMP_SYS(geteuid), SCMP_SYS(getgid), SCMP_SYS(getegid), SCMP_SYS(uname), SCMP_SYS(sysinfo)};
-    static const int refused[] = {SCMP_SYS(open), SCMP_SYS(openat), SCMP_SYS(access), SCMP_SYS(faccessat),
-                                  SCMP_SYS(faccessat2), SCMP_SYS(stat), SCMP_SYS(lstat), SCMP_SYS(statx),
-                                  SCMP_SYS(readlink), SCMP_SYS(readlinkat), SCMP_SYS(ioctl), SCMP_SYS(prlimit64),
-                                  SCMP_SYS(getcwd)};
+        SCMP_SYS(read),         SCMP_SYS(write),         SCMP_SYS(close),
+        SCMP_SYS(lseek),        SCMP_SYS(fstat),         SCMP_SYS(newfstatat),
+        SCMP_SYS(munmap),       SCMP_SYS(mremap),        SCMP_SYS(brk),
+        SCMP_SYS(madvise),      SCMP_SYS(futex),         SCMP_SYS(exit),
+        SCMP_SYS(exit_group),   SCMP_SYS(rt_sigreturn),  SCMP_SYS(rt_sigprocmask),
+        SCMP_SYS(rt_sigaction), SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
+        SCMP_SYS(time),         SCMP_SYS(getrandom),     SCMP_SYS(getpid),
+        SCMP_SYS(gettid),       SCMP_SYS(sched_yield),   SCMP_SYS(getuid),
+        SCMP_SYS(geteuid),      SCMP_SYS(getgid),        SCMP_SYS(getegid),
+        SCMP_SYS(uname),        SCMP_SYS(sysinfo)};
+    static const int refused[] = {
+        SCMP_SYS(open),       SCMP_SYS(openat),     SCMP_SYS(access),
+        SCMP_SYS(faccessat),  SCMP_SYS(faccessat2), SCMP_SYS(stat),
+        SCMP_SYS(lstat),      SCMP_SYS(statx),      SCMP_SYS(readlink),
+        SCMP_SYS(readlinkat), SCMP_SYS(ioctl),      SCMP_SYS(prlimit64),
+        SCMP_SYS(getcwd)};
     scmp_filter_ctx f = seccomp_init(SCMP_ACT_KILL_PROCESS);
     bool ok = f != NULL;
     for (size_t i = 0; ok && i < sizeof allowed / sizeof *allowed; i++)
         ok = seccomp_rule_add(f, SCMP_ACT_ALLOW, allowed[i], 0) == 0;
     for (size_t i = 0; ok && i < sizeof refused / sizeof *refused; i++)
-        ok = seccomp_rule_add(f, SANITIZED ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EACCES), refused[i], 0) == 0;
+        ok = seccomp_rule_add(f, SANITIZED ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EACCES),
+                              refused[i], 0) == 0;
     ok = ok && seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
                                 SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)) == 0;
     ok = ok && seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1,
                                 SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)) == 0;
     if (SANITIZED) {
-        static const int more[] = {SCMP_SYS(sigaltstack), SCMP_SYS(prctl), SCMP_SYS(sched_getaffinity),
-                                   SCMP_SYS(getdents64), SCMP_SYS(tgkill), SCMP_SYS(getrlimit), SCMP_SYS(pipe),
-                                   SCMP_SYS(pipe2), SCMP_SYS(fcntl)};
+        static const int more[] = {
+            SCMP_SYS(sigaltstack), SCMP_SYS(prctl),  SCMP_SYS(sched_getaffinity),
+            SCMP_SYS(getdents64),  SCMP_SYS(tgkill), SCMP_SYS(getrlimit),
+            SCMP_SYS(pipe),        SCMP_SYS(pipe2),  SCMP_SYS(fcntl)};
         for (size_t i = 0; ok && i < sizeof more / sizeof *more; i++)
             ok = seccomp_rule_add(f, SCMP_ACT_ALLOW, more[i], 0) == 0;
     }
@@ -155,7 +164,8 @@ static void try_forbidden(unsigned media)
     if (media == 1001)
         (void)!fork();
     if (media == 1002)
-        (void)!mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        (void)!mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (media == 1003)
         for (;;) {
         }
@@ -180,7 +190,8 @@ static int child_main(const char *media)
     bw_status st = bw_load_media(kind, bytes, &raw);
     bool ok = true;
     for (size_t i = 0; i < raw.n && ok && !st; i++)
-        ok = send_frame((frame){'B', raw.blocks[i].heading, raw.blocks[i].page, 0}, raw.blocks[i].text);
+        ok = send_frame((frame){'B', raw.blocks[i].heading, raw.blocks[i].page, 0},
+                        raw.blocks[i].text);
     if (ok && !st && raw.title.len)
         ok = send_frame((frame){.kind = 'T'}, raw.title);
     if (ok && !st && raw.warning.len)
@@ -205,7 +216,8 @@ static bw_status document_fd(bw_ctx *ctx, bw_str bytes, int *out)
     if (fd < 0)
         return bw_fail_errno(ctx, "loader: memory file", errno);
     if (!write_all(fd, bytes.ptr, bytes.len) ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0) {
+        fcntl(fd, F_ADD_SEALS,
+              F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0) {
         bw_status st = bw_fail_errno(ctx, "loader: memory file", errno);
         close(fd);
         return st;
@@ -222,7 +234,8 @@ static bw_status start(bw_ctx *ctx, bw_media media, int in, int out, pid_t *pid)
     char number[16];
     char *argv[] = {(char[]){CHILD_NAME}, number, NULL};
     const char *asan = getenv("ASAN_OPTIONS"), *tsan = getenv("TSAN_OPTIONS");
-    char *envp[] = {(char[]){"LC_ALL=C"}, (char[]){"FONTCONFIG_FILE=/dev/null"}, NULL, NULL, NULL};
+    char *envp[] = {(char[]){"LC_ALL=C"}, (char[]){"FONTCONFIG_FILE=/dev/null"}, NULL,
+                    NULL, NULL};
     size_t nenv = 2;
     if (SANITIZED && asan)
         envp[nenv++] = bw_arena_printf(ctx, "ASAN_OPTIONS=%s", asan);
@@ -236,15 +249,21 @@ static bw_status start(bw_ctx *ctx, bw_media media, int in, int out, pid_t *pid)
         return bw_fail_nomem(ctx);
     rc = posix_spawnattr_init(&attr);
     if (rc == 0) {
-        rc = posix_spawn_file_actions_adddup2(&actions, in, 0) || posix_spawn_file_actions_adddup2(&actions, out, 1) ||
+        rc = posix_spawn_file_actions_adddup2(&actions, in, 0) ||
+             posix_spawn_file_actions_adddup2(&actions, out, 1) ||
              posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0) ||
-             posix_spawnattr_setsigmask(&attr, &none) || posix_spawnattr_setsigdefault(&attr, &all) ||
-             posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-        rc = rc ? ENOMEM : posix_spawn(pid, "/proc/self/exe", &actions, &attr, argv, envp);
+             posix_spawnattr_setsigmask(&attr, &none) ||
+             posix_spawnattr_setsigdefault(&attr, &all) ||
+             posix_spawnattr_setflags(&attr,
+                                      POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+        rc = rc ? ENOMEM
+                : posix_spawn(pid, "/proc/self/exe", &actions, &attr, argv, envp);
         posix_spawnattr_destroy(&attr);
     }
     posix_spawn_file_actions_destroy(&actions);
-    return rc ? bw_fail(ctx, BW_EUNAVAILABLE, "loader: the child process cannot be started") : BW_OK;
+    return rc ? bw_fail(ctx, BW_EUNAVAILABLE,
+                        "loader: the child process cannot be started")
+              : BW_OK;
 }
 
 /* Everything that the child writes, until it closes the pipe, the deadline, the cap. */
@@ -258,7 +277,8 @@ static bw_status drain(bw_ctx *ctx, int fd, bw_buf *buf)
         char block[1 << 16];
         uint64_t now = bw_clock_mono_ns();
         if (now >= end)
-            return bw_fail(ctx, BW_EINVALID, "loader: the document took too long to read");
+            return bw_fail(ctx, BW_EINVALID,
+                           "loader: the document took too long to read");
         struct pollfd p = {.fd = fd, .events = POLLIN};
         int ready = poll(&p, 1, (int)((end - now) / 1000000 + 1));
         ssize_t got = ready > 0 ? read(fd, block, step) : -1;
@@ -269,7 +289,8 @@ static bw_status drain(bw_ctx *ctx, int fd, bw_buf *buf)
         if (got == 0)
             return BW_OK;
         if (buf->len + (size_t)got > OUTPUT_BYTES_MAX)
-            return bw_fail(ctx, BW_EINVALID, "loader: the document holds more text than the limit");
+            return bw_fail(ctx, BW_EINVALID,
+                           "loader: the document holds more text than the limit");
         bw_buf_put(buf, block, (size_t)got);
         if (buf->failed)
             return bw_fail_nomem(ctx);
@@ -284,7 +305,8 @@ static bw_status child_failed(bw_ctx *ctx, frame f, const char *text)
     for (; n < f.len && n < sizeof line - 1; n++)
         line[n] = text[n] >= ' ' && text[n] < 0x7F ? text[n] : '?';
     line[n] = 0;
-    return bw_fail(ctx, f.heading == BW_ENOMEM ? BW_ENOMEM : BW_EINVALID, "%s", n ? line : "the document cannot be read");
+    return bw_fail(ctx, f.heading == BW_ENOMEM ? BW_ENOMEM : BW_EINVALID, "%s",
+                   n ? line : "the document cannot be read");
 }
 
 static bw_status read_frames(bw_ctx *ctx, bw_str all, bw_raw *out)
@@ -311,7 +333,8 @@ static bw_status read_frames(bw_ctx *ctx, bw_str all, bw_raw *out)
             return st;
         i += f.len;
     }
-    return bw_fail(ctx, BW_EINVALID, "loader: the document ended the process that read it");
+    return bw_fail(ctx, BW_EINVALID,
+                   "loader: the document ended the process that read it");
 }
 
 bw_status bw_child_load(bw_ctx *ctx, bw_media media, bw_str bytes, bw_raw *out)

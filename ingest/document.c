@@ -40,7 +40,8 @@ bw_media bw_media_from_type(bw_str type)
     const char *semicolon = type.len ? memchr(type.ptr, ';', type.len) : NULL;
     if (semicolon)
         type.len = (size_t)(semicolon - type.ptr);
-    while (type.len && (type.ptr[type.len - 1] == ' ' || type.ptr[type.len - 1] == '\t'))
+    while (type.len &&
+           (type.ptr[type.len - 1] == ' ' || type.ptr[type.len - 1] == '\t'))
         type.len--;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (same(type, kinds[i].type))
@@ -70,11 +71,13 @@ bw_status bw_raw_add(bw_raw *raw, uint32_t heading, uint32_t page, bw_str text)
     if (bw_raw_blank(text))
         return BW_OK;
     if (text.len > BW_RAW_BYTES_MAX - raw->bytes || raw->n == BW_RAW_BLOCKS_MAX)
-        return bw_fail(raw->ctx, BW_EINVALID, "the document holds more text than the limit of %u bytes",
+        return bw_fail(raw->ctx, BW_EINVALID,
+                       "the document holds more text than the limit of %u bytes",
                        (unsigned)BW_RAW_BYTES_MAX);
     if (raw->n == raw->cap) {
         size_t cap = raw->cap ? raw->cap * 2 : 64;
-        bw_raw_block *grown = bw_arena_grow(raw->ctx, raw->blocks, raw->n * sizeof *grown, cap * sizeof *grown);
+        bw_raw_block *grown = bw_arena_grow(
+            raw->ctx, raw->blocks, raw->n * sizeof *grown, cap * sizeof *grown);
         if (!grown)
             return bw_fail_nomem(raw->ctx);
         raw->blocks = grown;
@@ -102,18 +105,21 @@ bw_status bw_raw_title(bw_raw *raw, bw_str title)
 }
 
 /* The blocks' clean texts one after the other, a blank line between them. */
-static bw_status lay_out(bw_ctx *ctx, const bw_raw *raw, bw_block *blocks, bw_document *d)
+static bw_status lay_out(bw_ctx *ctx, const bw_raw *raw, bw_block *blocks,
+                         bw_document *d)
 {
     size_t n = 0, total = 0;
     for (size_t i = 0; i < raw->n; i++) {
         bw_str text;
-        bw_status st = bw_clean_text(ctx, raw->blocks[i].text, raw->blocks[i].heading != 0, &text, &d->removed);
+        bw_status st = bw_clean_text(ctx, raw->blocks[i].text,
+                                     raw->blocks[i].heading != 0, &text, &d->removed);
         if (st)
             return st;
         if (text.len == 0)
             continue;
         total += n ? 2 : 0;
-        blocks[n++] = (bw_block){text, raw->blocks[i].heading, raw->blocks[i].page, total, total + text.len};
+        blocks[n++] = (bw_block){text, raw->blocks[i].heading, raw->blocks[i].page,
+                                 total, total + text.len};
         total += text.len;
     }
     char *all = bw_arena_alloc(ctx, total + 1);
@@ -153,7 +159,8 @@ static bw_status build(bw_ctx *ctx, const bw_raw *raw, bw_document *out)
     return BW_OK;
 }
 
-bw_status bw_document_load_inline(bw_ctx *ctx, bw_media media, bw_str bytes, bw_document *out)
+bw_status bw_document_load_inline(bw_ctx *ctx, bw_media media, bw_str bytes,
+                                  bw_document *out)
 {
     bw_raw raw = {.ctx = ctx};
     bw_status st = bw_load_media(media, bytes, &raw);

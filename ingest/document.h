@@ -1,11 +1,17 @@
-/* Document -> clean text -> chunks. Loaders run in a child process (seccomp, no network,
- * no open; memory, time and output caps); its death is BW_EINVALID for that file alone.
- * Metadata inside a document never sets class, owner, region or expiry. */
+/* Document -> clean text -> chunks. Loaders run in a child process (seccomp, no
+ * network, no open; memory, time and output caps); its death is BW_EINVALID for that
+ * file alone. Metadata inside a document never sets class, owner, region or expiry. */
 #ifndef BW_DOCUMENT_H
 #define BW_DOCUMENT_H
 #include "../engine/base/base.h"
 
-typedef enum bw_media { BW_MEDIA_UNKNOWN, BW_MEDIA_TEXT, BW_MEDIA_MARKDOWN, BW_MEDIA_HTML, BW_MEDIA_PDF } bw_media;
+typedef enum bw_media {
+    BW_MEDIA_UNKNOWN,
+    BW_MEDIA_TEXT,
+    BW_MEDIA_MARKDOWN,
+    BW_MEDIA_HTML,
+    BW_MEDIA_PDF
+} bw_media;
 bw_media bw_media_from_name(bw_str file_name); /* by extension */
 bw_media bw_media_from_type(bw_str media_type);
 
@@ -24,9 +30,11 @@ typedef struct bw_document {
     bw_str warning;   /* for a person, or none: "the text looks garbled" */
 } bw_document;
 /* In ctx's arena. */
-BW_MUST_USE bw_status bw_document_load(bw_ctx *ctx, bw_media media, bw_str bytes, bw_document *out);
+BW_MUST_USE bw_status bw_document_load(bw_ctx *ctx, bw_media media, bw_str bytes,
+                                       bw_document *out);
 /* The same without a child process, for fuzzing. */
-BW_MUST_USE bw_status bw_document_load_inline(bw_ctx *ctx, bw_media media, bw_str bytes, bw_document *out);
+BW_MUST_USE bw_status bw_document_load_inline(bw_ctx *ctx, bw_media media, bw_str bytes,
+                                              bw_document *out);
 
 typedef struct bw_chunk {
     bw_str text;
@@ -37,7 +45,9 @@ typedef struct bw_chunk {
 typedef struct bw_chunk_options {
     uint32_t bytes_target, bytes_max, bytes_overlap; /* 0 = 900, 1,400, 120 */
 } bw_chunk_options;
-/* Cuts at paragraph, sentence, word ends, never inside a UTF-8 character. In ctx's arena. */
-BW_MUST_USE bw_status bw_document_chunk(bw_ctx *ctx, const bw_document *d, const bw_chunk_options *o,
-                                        const bw_chunk **out, size_t *n);
+/* Cuts at paragraph, sentence, word ends, never inside a UTF-8 character. In ctx's
+ * arena. */
+BW_MUST_USE bw_status bw_document_chunk(bw_ctx *ctx, const bw_document *d,
+                                        const bw_chunk_options *o, const bw_chunk **out,
+                                        size_t *n);
 #endif

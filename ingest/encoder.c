@@ -1,16 +1,18 @@
-/* The forward pass of a BERT encoder and the sharing of texts among threads (encoder.h).
+/* The forward pass of a BERT encoder and the sharing of texts among threads
+ * (encoder.h).
  *
  * Rows (tokens) of several texts lie below each other, without padding, so weights are
- * read once for up to GROUP_ROWS rows. Every step works on one row, or, in attention, on
- * the rows of one text alone, in an order that depends on that text's length only: so
- * neither the group, nor its size, nor the thread can change a bit.
+ * read once for up to GROUP_ROWS rows. Every step works on one row, or, in attention,
+ * on the rows of one text alone, in an order that depends on that text's length only:
+ * so neither the group, nor its size, nor the thread can change a bit.
  *
  * Layer (post-norm, Vaswani et al. 2017; Devlin et al. 2019):
  *   x <- norm(x + Wo · concat_h softmax(q k' / √d) v);  x <- norm(x + W2 gelu(W1 x))
  * Then mean over tokens (or the first one), then length 1.
  *
  * Memory of a worker: GROUP_ROWS · (5 · hidden + intermediate) f32 and one head's
- * attention, t × t. Left out: dropout, the pooler layer (sentence encoders do not use it). */
+ * attention, t × t. Left out: dropout, the pooler layer (sentence encoders do not use
+ * it). */
 #include "../engine/kernels/kernels.h"
 #include "encoder_model.h"
 #include <math.h>
@@ -28,7 +30,8 @@ typedef struct text_tokens {
 /* Scratch of one worker, carved out of one block. */
 typedef struct scratch {
     float *block;
-    float *x, *qkv, *mix, *wide; /* rows × hidden, 3 hidden, hidden, max(hidden, intermediate) */
+    float *x, *qkv, *mix,
+        *wide; /* rows × hidden, 3 hidden, hidden, max(hidden, intermediate) */
     float *scores, *keys, *values;
 } scratch;
 
@@ -39,9 +42,9 @@ typedef struct job {
     const size_t *group_begin; /* ngroups + 1 indexes into texts */
     size_t ngroups, rows_max, tokens_max;
     float *out;
-    atomic_size_t next;  /* relaxed: groups are independent */
-    atomic_bool stop;    /* relaxed: only a hint */
-    atomic_bool nomem;   /* read after join */
+    atomic_size_t next; /* relaxed: groups are independent */
+    atomic_bool stop;   /* relaxed: only a hint */
+    atomic_bool nomem;  /* read after join */
 } job;
 
 static size_t padded(size_t n)
@@ -52,23 +55,27 @@ static size_t padded(size_t n)
 static bool scratch_new(const job *j, scratch *s)
 {
     const bw_encoder_shape *m = &j->e->shape;
-    size_t h = m->hidden, wide = m->intermediate > m->hidden ? m->intermediate : m->hidden;
+    size_t h = m->hidden,
+           wide = m->intermediate > m->hidden ? m->intermediate : m->hidden;
     size_t d = padded(h / m->heads), t = padded(j->tokens_max), rows = j->rows_max;
-    size_t sizes[7] = {rows * h, rows * 3 * h, rows * h, rows * wide, t * t, t * (h / m->heads), t * d};
+    size_t sizes[7] = {rows * h, rows * 3 * h,       rows * h, rows * wide,
+                       t * t,    t * (h / m->heads), t * d};
     size_t total = 0;
     for (size_t i = 0; i < 7; i++)
         total += sizes[i] = padded(sizes[i]);
     s->block = bw_alloc_vectors(total * sizeof(float));
     if (!s->block)
         return false;
-    float **fields[7] = {&s->x, &s->qkv, &s->mix, &s->wide, &s->scores, &s->keys, &s->values};
+    float **fields[7] = {&s->x,      &s->qkv,  &s->mix,   &s->wide,
+                         &s->scores, &s->keys, &s->values};
     float *p = s->block;
     for (size_t i = 0; i < 7; p += sizes[i], i++)
         *fields[i] = p;
     return true;
 }
 
-static void linear(const bw_encoder *e, const bw_linear *w, const float *x, size_t rows, float *y)
+static void linear(const bw_encoder *e, const bw_linear *w, const float *x, size_t rows,
+                   float *y)
 {
     e->gemm->matmul(x, w->in, rows, w->in, w->panels, w->out, w->bias, y, w->out);
 }
@@ -77,15 +84,18 @@ static void embed(const bw_encoder *e, const text_tokens *text, float *x)
 {
     size_t h = e->shape.hidden;
     for (size_t p = 0; p < text->n; p++, x += h) {
-        const float *word = e->words + (size_t)text->ids[p] * h, *position = e->positions + p * h;
+        const float *word = e->words + (size_t)text->ids[p] * h,
+                    *position = e->positions + p * h;
         for (size_t i = 0; i < h; i++)
             x[i] = word[i] + e->type0[i] + position[i];
-        e->gemm->layer_norm(x, NULL, h, e->embedding_norm.gain, e->embedding_norm.bias, e->shape.norm_eps);
+        e->gemm->layer_norm(x, NULL, h, e->embedding_norm.gain, e->embedding_norm.bias,
+                            e->shape.norm_eps);
     }
 }
 
 /* One text's attention: t rows of qkv -> t rows of out. */
-static void attend(const bw_encoder *e, const scratch *s, const float *qkv, size_t t, float *out)
+static void attend(const bw_encoder *e, const scratch *s, const float *qkv, size_t t,
+                   float *out)
 {
     size_t h = e->shape.hidden, d = h / e->shape.heads, wide = padded(t);
     float scale = 1.0f / sqrtf((float)d);
@@ -113,7 +123,8 @@ static void pool(const bw_encoder *e, const float *x, size_t t, float *out)
 static void run_group(const job *j, const scratch *s, size_t group)
 {
     const bw_encoder *e = j->e;
-    const text_tokens *first = j->texts + j->group_begin[group], *end = j->texts + j->group_begin[group + 1];
+    const text_tokens *first = j->texts + j->group_begin[group],
+                      *end = j->texts + j->group_begin[group + 1];
     size_t h = e->shape.hidden, rows = 0;
     for (const text_tokens *t = first; t < end; rows += t->n, t++)
         embed(e, t, s->x + rows * h);
@@ -125,14 +136,15 @@ static void run_group(const job *j, const scratch *s, size_t group)
             attend(e, s, s->qkv + row * 3 * h, t->n, s->mix + row * h);
         linear(e, &l->attention_out, s->mix, rows, s->wide);
         for (size_t r = 0; r < rows; r++)
-            e->gemm->layer_norm(s->x + r * h, s->wide + r * h, h, l->attention_norm.gain,
-                                l->attention_norm.bias, e->shape.norm_eps);
+            e->gemm->layer_norm(s->x + r * h, s->wide + r * h, h,
+                                l->attention_norm.gain, l->attention_norm.bias,
+                                e->shape.norm_eps);
         linear(e, &l->up, s->x, rows, s->wide);
         e->gemm->gelu(s->wide, rows * l->up.out);
         linear(e, &l->down, s->wide, rows, s->mix);
         for (size_t r = 0; r < rows; r++)
-            e->gemm->layer_norm(s->x + r * h, s->mix + r * h, h, l->output_norm.gain, l->output_norm.bias,
-                                e->shape.norm_eps);
+            e->gemm->layer_norm(s->x + r * h, s->mix + r * h, h, l->output_norm.gain,
+                                l->output_norm.bias, e->shape.norm_eps);
     }
     size_t row = 0;
     for (const text_tokens *t = first; t < end; row += t->n, t++)
@@ -209,7 +221,8 @@ static bw_status run_job(bw_ctx *ctx, job *j)
     return st;
 }
 
-bw_status bw_encoder_tokenize(bw_ctx *ctx, const bw_encoder *e, bw_str text, const uint32_t **ids, size_t *n)
+bw_status bw_encoder_tokenize(bw_ctx *ctx, const bw_encoder *e, bw_str text,
+                              const uint32_t **ids, size_t *n)
 {
     uint32_t *buf = bw_arena_alloc(ctx, e->shape.tokens_max * sizeof *buf);
     if (!buf)
@@ -245,7 +258,8 @@ static bw_status plan(bw_ctx *ctx, job *j, const bw_str *texts, size_t n)
     return BW_OK;
 }
 
-bw_status bw_encoder_encode(bw_ctx *ctx, const bw_encoder *e, const bw_str *texts, size_t n, float *out)
+bw_status bw_encoder_encode(bw_ctx *ctx, const bw_encoder *e, const bw_str *texts,
+                            size_t n, float *out)
 {
     if (n == 0)
         return BW_OK;
@@ -257,7 +271,8 @@ bw_status bw_encoder_encode(bw_ctx *ctx, const bw_encoder *e, const bw_str *text
     bw_arena_release(ctx, mark);
     for (size_t i = 0; i < n * e->shape.hidden && !st; i++)
         if (!isfinite(out[i]))
-            st = bw_fail(ctx, BW_ECORRUPT, "model: a vector is not finite; the weights are damaged");
+            st = bw_fail(ctx, BW_ECORRUPT,
+                         "model: a vector is not finite; the weights are damaged");
     return st;
 }
 

@@ -1,4 +1,5 @@
-/* The encoder's weights in the form that the forward pass reads. Immutable after open. */
+/* The encoder's weights in the form that the forward pass reads. Immutable after open.
+ */
 #ifndef BW_ENCODER_MODEL_H
 #define BW_ENCODER_MODEL_H
 #include "encoder.h"
@@ -15,7 +16,8 @@ typedef struct bw_norm {
 } bw_norm;
 
 typedef struct bw_encoder_layer {
-    bw_linear qkv, attention_out, up, down; /* query, key, value side by side: 3 · hidden */
+    bw_linear qkv, attention_out, up,
+        down; /* query, key, value side by side: 3 · hidden */
     bw_norm attention_norm, output_norm;
 } bw_encoder_layer;
 

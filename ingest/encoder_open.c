@@ -1,15 +1,15 @@
 /* Opens a Hugging Face folder of a BERT-family sentence encoder (encoder.h).
  *
- *   config.json                hidden_size, num_hidden_layers, …; hidden_act must be gelu
- *   tokenizer_config.json      do_lower_case, strip_accents, tokenize_chinese_chars
+ *   config.json                hidden_size, num_hidden_layers, …; hidden_act must be
+ * gelu tokenizer_config.json      do_lower_case, strip_accents, tokenize_chinese_chars
  *   vocab.txt | tokenizer.json pieces
  *   sentence_bert_config.json  max_seq_length (else the model's positions)
  *   1_Pooling/config.json      mean (also without the file) or CLS; others are refused
  *   model.safetensors          weights, with or without the prefix "bert."
  *
  * The folder is the operator's, its files are hostile all the same: sizes are capped
- * and checked before they are used. Left out: other position schemes, other activations,
- * pytorch_model.bin (a pickle), prompts. */
+ * and checked before they are used. Left out: other position schemes, other
+ * activations, pytorch_model.bin (a pickle), prompts. */
 #include "encoder_model.h"
 #include "safetensors.h"
 #include <errno.h>
@@ -21,12 +21,18 @@
 
 enum {
     CONFIG_BYTES_MAX = 16 << 20,
-    HIDDEN_MAX = 8192, HEADS_MAX = 256, LAYERS_MAX = 128, INTERMEDIATE_MAX = 65536,
-    POSITIONS_MAX = 8192, TYPES_MAX = 64, VOCAB_MAX = 4 << 20
+    HIDDEN_MAX = 8192,
+    HEADS_MAX = 256,
+    LAYERS_MAX = 128,
+    INTERMEDIATE_MAX = 65536,
+    POSITIONS_MAX = 8192,
+    TYPES_MAX = 64,
+    VOCAB_MAX = 4 << 20
 };
 static const size_t WEIGHTS_BYTES_MAX = (size_t)8 << 30;
 
-/* The loader's state: ctx of its own, so that scratch leaves the caller's arena alone. */
+/* The loader's state: ctx of its own, so that scratch leaves the caller's arena alone.
+ */
 typedef struct loader {
     bw_ctx *ctx;
     const char *folder;
@@ -36,8 +42,8 @@ typedef struct loader {
 } loader;
 
 /* *out is a bw_alloc block of the file's bytes; BW_ENOTFOUND when there is none. */
-static bw_status read_file(bw_ctx *ctx, const char *folder, const char *name, size_t bytes_max, char **out,
-                           size_t *n)
+static bw_status read_file(bw_ctx *ctx, const char *folder, const char *name,
+                           size_t bytes_max, char **out, size_t *n)
 {
     char *buf = NULL;
     bw_status status = BW_OK;
@@ -51,7 +57,8 @@ static bw_status read_file(bw_ctx *ctx, const char *folder, const char *name, si
                    : bw_fail_errno(ctx, name, errno);
     struct stat s;
     size_t len = 0, size;
-    if (fstat(fd, &s) < 0 || !S_ISREG(s.st_mode) || s.st_size < 0 || (size_t)s.st_size > bytes_max) {
+    if (fstat(fd, &s) < 0 || !S_ISREG(s.st_mode) || s.st_size < 0 ||
+        (size_t)s.st_size > bytes_max) {
         status = bw_fail(ctx, BW_ECORRUPT, "model: %s is no file or too large", name);
         goto out;
     }
@@ -66,7 +73,8 @@ static bw_status read_file(bw_ctx *ctx, const char *folder, const char *name, si
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0) {
-            status = got ? bw_fail_errno(ctx, name, errno) : bw_fail(ctx, BW_EIO, "model: %s shrank", name);
+            status = got ? bw_fail_errno(ctx, name, errno)
+                         : bw_fail(ctx, BW_EIO, "model: %s shrank", name);
             goto out;
         }
         len += (size_t)got;
@@ -80,7 +88,8 @@ out:
     return status;
 }
 
-/* Parses a small JSON file; *out = NULL when it is not there. The text joins the arena. */
+/* Parses a small JSON file; *out = NULL when it is not there. The text joins the arena.
+ */
 static bw_status read_config(loader *l, const char *name, const bw_json **out)
 {
     char *text = NULL;
@@ -103,13 +112,14 @@ static bw_status read_config(loader *l, const char *name, const bw_json **out)
 }
 
 /* A size within 1 … max; absent takes `fallback` when that is not 0. */
-static bw_status size_member(bw_ctx *ctx, const bw_json *o, const char *key, uint32_t max, uint32_t fallback,
-                             uint32_t *out)
+static bw_status size_member(bw_ctx *ctx, const bw_json *o, const char *key,
+                             uint32_t max, uint32_t fallback, uint32_t *out)
 {
     const bw_json *v = bw_json_get_value(o, key);
     uint64_t n = fallback;
     if ((v || fallback == 0) && (!bw_json_u64(v, &n) || n == 0 || n > max))
-        return bw_fail(ctx, BW_ECORRUPT, "model: %s is missing or not within 1 and %u", key, max);
+        return bw_fail(ctx, BW_ECORRUPT, "model: %s is missing or not within 1 and %u",
+                       key, max);
     *out = (uint32_t)n;
     return BW_OK;
 }
@@ -123,27 +133,36 @@ static bool flag(const bw_json *o, const char *key, bool fallback)
 static bw_status read_shape(loader *l, const bw_json *config)
 {
     bw_encoder_shape *s = &l->e->shape;
-    const bw_json *act = bw_json_get(config, "hidden_act"), *type = bw_json_get(config, "model_type");
+    const bw_json *act = bw_json_get(config, "hidden_act"),
+                  *type = bw_json_get(config, "model_type");
     const bw_json *scheme = bw_json_get_value(config, "position_embedding_type");
     const bw_json *eps = bw_json_get_value(config, "layer_norm_eps");
-    if (!config || !type || !bw_str_is(type->str, "bert") || !act || !bw_str_is(act->str, "gelu") ||
-        (scheme && !bw_str_is(scheme->str, "absolute")))
-        return bw_fail(l->ctx, BW_EINVALID, "model: only BERT with absolute positions and gelu is supported");
+    if (!config || !type || !bw_str_is(type->str, "bert") || !act ||
+        !bw_str_is(act->str, "gelu") || (scheme && !bw_str_is(scheme->str, "absolute")))
+        return bw_fail(
+            l->ctx, BW_EINVALID,
+            "model: only BERT with absolute positions and gelu is supported");
     s->norm_eps = eps && eps->kind == BW_JSON_NUMBER ? (float)eps->real : 1e-12f;
-    bw_status st = size_member(l->ctx, config, "hidden_size", HIDDEN_MAX, 0, &s->hidden);
+    bw_status st =
+        size_member(l->ctx, config, "hidden_size", HIDDEN_MAX, 0, &s->hidden);
     if (!st)
-        st = size_member(l->ctx, config, "num_attention_heads", HEADS_MAX, 0, &s->heads);
+        st =
+            size_member(l->ctx, config, "num_attention_heads", HEADS_MAX, 0, &s->heads);
     if (!st)
-        st = size_member(l->ctx, config, "num_hidden_layers", LAYERS_MAX, 0, &s->layers);
+        st =
+            size_member(l->ctx, config, "num_hidden_layers", LAYERS_MAX, 0, &s->layers);
     if (!st)
-        st = size_member(l->ctx, config, "intermediate_size", INTERMEDIATE_MAX, 0, &s->intermediate);
+        st = size_member(l->ctx, config, "intermediate_size", INTERMEDIATE_MAX, 0,
+                         &s->intermediate);
     if (!st)
-        st = size_member(l->ctx, config, "max_position_embeddings", POSITIONS_MAX, 0, &s->positions);
+        st = size_member(l->ctx, config, "max_position_embeddings", POSITIONS_MAX, 0,
+                         &s->positions);
     if (!st)
         st = size_member(l->ctx, config, "type_vocab_size", TYPES_MAX, 2, &s->types);
     if (!st)
         st = size_member(l->ctx, config, "vocab_size", VOCAB_MAX, 0, &s->vocab);
-    if (!st && (s->hidden % s->heads != 0 || s->positions < 2 || !(s->norm_eps >= 0 && s->norm_eps < 1)))
+    if (!st && (s->hidden % s->heads != 0 || s->positions < 2 ||
+                !(s->norm_eps >= 0 && s->norm_eps < 1)))
         st = bw_fail(l->ctx, BW_ECORRUPT, "model: config.json contradicts itself");
     return st;
 }
@@ -159,34 +178,41 @@ static bw_status read_options(loader *l, bw_wordpiece_options *o)
     if (!st)
         st = read_config(l, "tokenizer_config.json", &tokenizer);
     if (!st)
-        st = size_member(l->ctx, sentence, "max_seq_length", POSITIONS_MAX, s->positions, &s->tokens_max);
+        st = size_member(l->ctx, sentence, "max_seq_length", POSITIONS_MAX,
+                         s->positions, &s->tokens_max);
     if (st)
         return st;
     if (s->tokens_max > s->positions)
         s->tokens_max = s->positions;
     if (s->tokens_max < 2)
-        return bw_fail(l->ctx, BW_ECORRUPT, "model: max_seq_length leaves no room for a text");
+        return bw_fail(l->ctx, BW_ECORRUPT,
+                       "model: max_seq_length leaves no room for a text");
     s->pool_cls = flag(pooling, "pooling_mode_cls_token", false);
     if (flag(pooling, "pooling_mode_mean_tokens", !s->pool_cls) == s->pool_cls ||
-        flag(pooling, "pooling_mode_max_tokens", false) || flag(pooling, "pooling_mode_lasttoken", false) ||
+        flag(pooling, "pooling_mode_max_tokens", false) ||
+        flag(pooling, "pooling_mode_lasttoken", false) ||
         flag(pooling, "pooling_mode_mean_sqrt_len_tokens", false) ||
         flag(pooling, "pooling_mode_weightedmean_tokens", false))
         return bw_fail(l->ctx, BW_EINVALID, "model: pooling must be mean or CLS");
-    o->lowercase = flag(tokenizer, "do_lower_case", true) || flag(sentence, "do_lower_case", false);
+    o->lowercase = flag(tokenizer, "do_lower_case", true) ||
+                   flag(sentence, "do_lower_case", false);
     o->strip_accents = flag(tokenizer, "strip_accents", o->lowercase);
     o->split_cjk = flag(tokenizer, "tokenize_chinese_chars", true);
     return BW_OK;
 }
 
-static bw_status read_vocabulary(loader *l, bw_wordpiece_options o, crypto_generichash_state *digest)
+static bw_status read_vocabulary(loader *l, bw_wordpiece_options o,
+                                 crypto_generichash_state *digest)
 {
     char *text = NULL;
     size_t n = 0;
     bool json = false;
-    bw_status st = read_file(l->ctx, l->folder, "vocab.txt", CONFIG_BYTES_MAX, &text, &n);
+    bw_status st =
+        read_file(l->ctx, l->folder, "vocab.txt", CONFIG_BYTES_MAX, &text, &n);
     if (st == BW_ENOTFOUND) {
         json = true;
-        st = read_file(l->ctx, l->folder, "tokenizer.json", 4 * (size_t)CONFIG_BYTES_MAX, &text, &n);
+        st = read_file(l->ctx, l->folder, "tokenizer.json",
+                       4 * (size_t)CONFIG_BYTES_MAX, &text, &n);
     }
     if (st)
         return st;
@@ -194,7 +220,9 @@ static bw_status read_vocabulary(loader *l, bw_wordpiece_options o, crypto_gener
     st = bw_wordpiece_new(l->ctx, (bw_str){text, n}, json, o, &l->e->wordpiece);
     bw_free(text);
     if (!st && bw_wordpiece_ids(l->e->wordpiece) > l->e->shape.vocab)
-        st = bw_fail(l->ctx, BW_ECORRUPT, "model: the vocabulary has more pieces than the weights have rows");
+        st =
+            bw_fail(l->ctx, BW_ECORRUPT,
+                    "model: the vocabulary has more pieces than the weights have rows");
     return st;
 }
 
@@ -214,7 +242,8 @@ static bw_status new_block(loader *l, size_t count, float **out)
     return BW_OK;
 }
 
-static bw_status read_into(loader *l, const char *name, size_t rows, size_t cols, float *out)
+static bw_status read_into(loader *l, const char *name, size_t rows, size_t cols,
+                           float *out)
 {
     const char *full = bw_arena_printf(l->ctx, "%s%s", l->prefix, name);
     if (!full)
@@ -222,9 +251,11 @@ static bw_status read_into(loader *l, const char *name, size_t rows, size_t cols
     return bw_safetensors_read(l->ctx, &l->st, full, rows, cols, out);
 }
 
-static bw_status read_block(loader *l, const char *name, size_t rows, size_t cols, float **out)
+static bw_status read_block(loader *l, const char *name, size_t rows, size_t cols,
+                            float **out)
 {
-    bw_status st = new_block(l, rows * cols, out); /* caps above keep the product small */
+    bw_status st =
+        new_block(l, rows * cols, out); /* caps above keep the product small */
     return st ? st : read_into(l, name, rows, cols, *out);
 }
 
@@ -239,8 +270,8 @@ static bw_status read_norm(loader *l, const char *name, bw_norm *out)
 }
 
 /* Several linear maps of one input, their outputs side by side. */
-static bw_status read_linear(loader *l, const char *const *names, size_t nnames, size_t in, size_t out_each,
-                             bw_linear *out)
+static bw_status read_linear(loader *l, const char *const *names, size_t nnames,
+                             size_t in, size_t out_each, bw_linear *out)
 {
     size_t n = nnames * out_each;
     out->in = in;
@@ -254,7 +285,9 @@ static bw_status read_linear(loader *l, const char *const *names, size_t nnames,
     for (size_t i = 0; i < nnames && !st; i++) {
         const char *weight = bw_arena_printf(l->ctx, "%s.weight", names[i]);
         const char *bias = bw_arena_printf(l->ctx, "%s.bias", names[i]);
-        st = weight && bias ? read_into(l, weight, out_each, in, raw + i * out_each * in) : bw_fail_nomem(l->ctx);
+        st = weight && bias
+                 ? read_into(l, weight, out_each, in, raw + i * out_each * in)
+                 : bw_fail_nomem(l->ctx);
         if (!st)
             st = read_into(l, bias, 1, out_each, out->bias + i * out_each);
     }
@@ -266,9 +299,10 @@ static bw_status read_linear(loader *l, const char *const *names, size_t nnames,
 
 static bw_status read_layer(loader *l, uint32_t i, bw_encoder_layer *out)
 {
-    static const char *const parts[] = {"attention.self.query", "attention.self.key", "attention.self.value",
-                                        "attention.output.dense", "intermediate.dense", "output.dense",
-                                        "attention.output.LayerNorm", "output.LayerNorm"};
+    static const char *const parts[] = {
+        "attention.self.query",       "attention.self.key", "attention.self.value",
+        "attention.output.dense",     "intermediate.dense", "output.dense",
+        "attention.output.LayerNorm", "output.LayerNorm"};
     const char *names[8];
     for (size_t k = 0; k < 8; k++) {
         names[k] = bw_arena_printf(l->ctx, "encoder.layer.%u.%s", i, parts[k]);
@@ -292,17 +326,22 @@ static bw_status read_tensors(loader *l)
 {
     bw_encoder *e = l->e;
     const bw_encoder_shape *s = &e->shape;
-    l->prefix = bw_safetensors_has(&l->st, "bert.embeddings.word_embeddings.weight") ? "bert." : "";
+    l->prefix = bw_safetensors_has(&l->st, "bert.embeddings.word_embeddings.weight")
+                    ? "bert."
+                    : "";
     e->blocks_max = 5 + (size_t)s->layers * 12;
     e->blocks = bw_calloc(e->blocks_max, sizeof *e->blocks);
     e->layers = bw_calloc(s->layers, sizeof *e->layers);
     if (!e->blocks || !e->layers)
         return bw_fail_nomem(l->ctx);
-    bw_status st = read_block(l, "embeddings.word_embeddings.weight", s->vocab, s->hidden, &e->words);
+    bw_status st = read_block(l, "embeddings.word_embeddings.weight", s->vocab,
+                              s->hidden, &e->words);
     if (!st)
-        st = read_block(l, "embeddings.position_embeddings.weight", s->positions, s->hidden, &e->positions);
+        st = read_block(l, "embeddings.position_embeddings.weight", s->positions,
+                        s->hidden, &e->positions);
     if (!st)
-        st = read_block(l, "embeddings.token_type_embeddings.weight", s->types, s->hidden, &e->type0);
+        st = read_block(l, "embeddings.token_type_embeddings.weight", s->types,
+                        s->hidden, &e->type0);
     if (!st)
         st = read_norm(l, "embeddings.LayerNorm", &e->embedding_norm);
     for (uint32_t i = 0; i < s->layers && !st; i++)
@@ -314,7 +353,8 @@ static bw_status read_weights(loader *l, crypto_generichash_state *digest)
 {
     char *bytes = NULL;
     size_t n = 0;
-    bw_status st = read_file(l->ctx, l->folder, "model.safetensors", WEIGHTS_BYTES_MAX, &bytes, &n);
+    bw_status st = read_file(l->ctx, l->folder, "model.safetensors", WEIGHTS_BYTES_MAX,
+                             &bytes, &n);
     if (st)
         return st;
     crypto_generichash_update(digest, (const unsigned char *)bytes, n);
@@ -325,8 +365,10 @@ static bw_status read_weights(loader *l, crypto_generichash_state *digest)
     return st;
 }
 
-/* "name@digest": the last part of _name_or_path, 16 hex digits over vocabulary and weights. */
-static void set_model_name(bw_encoder *e, const bw_json *config, crypto_generichash_state *digest)
+/* "name@digest": the last part of _name_or_path, 16 hex digits over vocabulary and
+ * weights. */
+static void set_model_name(bw_encoder *e, const bw_json *config,
+                           crypto_generichash_state *digest)
 {
     const bw_json *path = bw_json_get(config, "_name_or_path");
     bw_str name = path && path->kind == BW_JSON_STRING ? path->str : BW_STR("bert");
@@ -369,7 +411,9 @@ static bw_status load(loader *l)
 
 bw_status bw_encoder_open(bw_ctx *ctx, const char *folder, bw_encoder **out)
 {
-    loader l = {.ctx = bw_ctx_new((size_t)1 << 30), .folder = folder, .e = bw_calloc(1, sizeof *l.e)};
+    loader l = {.ctx = bw_ctx_new((size_t)1 << 30),
+                .folder = folder,
+                .e = bw_calloc(1, sizeof *l.e)};
     bw_status st = BW_OK;
     if (!l.ctx || !l.e || sodium_init() < 0)
         st = bw_fail_nomem(ctx);

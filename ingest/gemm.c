@@ -4,8 +4,9 @@
 #include "../engine/kernels/kernels.h"
 #include "gemm_rows.h"
 
-static void matmul_scalar(const float *a, size_t lda, size_t m, size_t k, const float *panels, size_t n,
-                          const float *bias, float *c, size_t ldc)
+static void matmul_scalar(const float *a, size_t lda, size_t m, size_t k,
+                          const float *panels, size_t n, const float *bias, float *c,
+                          size_t ldc)
 {
     for (size_t j0 = 0; j0 < n; j0 += BW_GEMM_PANEL, panels += k * BW_GEMM_PANEL) {
         size_t cols = n - j0 < BW_GEMM_PANEL ? n - j0 : BW_GEMM_PANEL;
@@ -13,14 +14,16 @@ static void matmul_scalar(const float *a, size_t lda, size_t m, size_t k, const 
             float acc[BW_GEMM_PANEL] = {0};
             for (size_t kk = 0; kk < k; kk++)
                 for (size_t j = 0; j < cols; j++)
-                    acc[j] = fmaf(a[i * lda + kk], panels[kk * BW_GEMM_PANEL + j], acc[j]);
+                    acc[j] =
+                        fmaf(a[i * lda + kk], panels[kk * BW_GEMM_PANEL + j], acc[j]);
             for (size_t j = 0; j < cols; j++)
                 c[i * ldc + j0 + j] = acc[j] + (bias ? bias[j0 + j] : 0.0f);
         }
     }
 }
 
-const bw_gemm bw_gemm__scalar = {"scalar", matmul_scalar, rows_gelu, rows_softmax, rows_layer_norm};
+const bw_gemm bw_gemm__scalar = {"scalar", matmul_scalar, rows_gelu, rows_softmax,
+                                 rows_layer_norm};
 
 const bw_gemm *bw_gemm_isa(const char *isa)
 {

@@ -20,22 +20,25 @@ typedef struct bw_gemm {
      *   panels ceil(n / 32) blocks of k × 32, columns past n are zero (bw_gemm_pack)
      *   bias   n values, or NULL
      *   c      m × n with row stride ldc; not overlapping a */
-    void (*matmul)(const float *a, size_t lda, size_t m, size_t k, const float *panels, size_t n,
-                   const float *bias, float *c, size_t ldc);
-    /* x · Φ(x) with the exact normal distribution function, |error| <= 4e-7 · max(1, |x|) */
+    void (*matmul)(const float *a, size_t lda, size_t m, size_t k, const float *panels,
+                   size_t n, const float *bias, float *c, size_t ldc);
+    /* x · Φ(x) with the exact normal distribution function, |error| <= 4e-7 · max(1,
+     * |x|) */
     void (*gelu)(float *x, size_t n);
     /* x[i] <- exp(scale · (x[i] − max)) / Σ, i < n; x has room up to a multiple of 16,
      * what lies past n becomes 0 */
     void (*softmax)(float *x, size_t n, float scale);
     /* x <- layer norm of (x + add); add may be NULL */
-    void (*layer_norm)(float *x, const float *add, size_t n, const float *gain, const float *bias,
-                       float eps);
+    void (*layer_norm)(float *x, const float *add, size_t n, const float *gain,
+                       const float *bias, float eps);
 } bw_gemm;
 
-const bw_gemm *bw_gemm_get(void);            /* the level that bw_kernels_get chose */
-const bw_gemm *bw_gemm_isa(const char *isa); /* NULL: not compiled in, or the CPU lacks it */
+const bw_gemm *bw_gemm_get(void); /* the level that bw_kernels_get chose */
+const bw_gemm *
+bw_gemm_isa(const char *isa); /* NULL: not compiled in, or the CPU lacks it */
 
-/* Packs w given as rows of outputs (n × k, row stride ldw: PyTorch's layout), into panels. */
+/* Packs w given as rows of outputs (n × k, row stride ldw: PyTorch's layout), into
+ * panels. */
 void bw_gemm_pack(const float *w, size_t ldw, size_t n, size_t k, float *panels);
 /* Packs w given as k × n rows. */
 void bw_gemm_pack_rows(const float *w, size_t ldw, size_t n, size_t k, float *panels);

@@ -14,5 +14,6 @@
 #define VADD   _mm256_add_ps
 #include "gemm_block.h"
 
-const bw_gemm bw_gemm__avx2 = {"avx2", matmul_wide, rows_gelu, rows_softmax, rows_layer_norm};
+const bw_gemm bw_gemm__avx2 = {"avx2", matmul_wide, rows_gelu, rows_softmax,
+                               rows_layer_norm};
 #endif

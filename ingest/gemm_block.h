@@ -1,6 +1,6 @@
 /* The register-blocked product, once for AVX2 and AVX-512. The including file defines
- *   VEC (type), VLEN (lanes), VLOAD, VSTORE, VSET1, VZERO, VFMA, VADD, ROWS (rows of the
- *   largest block), and has the ISA's flags (with -O3: the loops below must unroll).
+ *   VEC (type), VLEN (lanes), VLOAD, VSTORE, VSET1, VZERO, VFMA, VADD, ROWS (rows of
+ * the largest block), and has the ISA's flags (with -O3: the loops below must unroll).
  *
  * A block holds ROWS × (2 · VLEN) accumulators: AVX-512 12 × 32 (24 of 32 registers),
  * AVX2 6 × 16 (12 of 16). Per step of k: two loads of the panel, one broadcast a row.
@@ -11,8 +11,8 @@
 #define INLINE static inline __attribute__((always_inline))
 enum { WIDTH = 2 * VLEN };
 
-INLINE void block(const int rows, const float *a, size_t lda, size_t k, const float *panel,
-                  const float *bias, float *c, size_t ldc)
+INLINE void block(const int rows, const float *a, size_t lda, size_t k,
+                  const float *panel, const float *bias, float *c, size_t ldc)
 {
     VEC acc[ROWS][2];
     for (int r = 0; r < rows; r++)
@@ -47,8 +47,9 @@ static void column(const float *a, size_t lda, size_t m, size_t k, const float *
 }
 
 /* Fewer than WIDTH columns are left: through a small square, row block by row block. */
-static void column_tail(const float *a, size_t lda, size_t m, size_t k, const float *panel,
-                        const float *bias, float *c, size_t ldc, size_t cols)
+static void column_tail(const float *a, size_t lda, size_t m, size_t k,
+                        const float *panel, const float *bias, float *c, size_t ldc,
+                        size_t cols)
 {
     float wide[ROWS * WIDTH];
     for (size_t i = 0; i < m; i += ROWS) {
@@ -59,11 +60,13 @@ static void column_tail(const float *a, size_t lda, size_t m, size_t k, const fl
     }
 }
 
-static void matmul_wide(const float *a, size_t lda, size_t m, size_t k, const float *panels, size_t n,
-                        const float *bias, float *c, size_t ldc)
+static void matmul_wide(const float *a, size_t lda, size_t m, size_t k,
+                        const float *panels, size_t n, const float *bias, float *c,
+                        size_t ldc)
 {
     for (size_t j = 0; j < n; j += WIDTH) {
-        const float *panel = panels + j / BW_GEMM_PANEL * BW_GEMM_PANEL * k + j % BW_GEMM_PANEL;
+        const float *panel =
+            panels + j / BW_GEMM_PANEL * BW_GEMM_PANEL * k + j % BW_GEMM_PANEL;
         size_t cols = n - j < WIDTH ? n - j : WIDTH;
         float shift[WIDTH] = {0};
         if (bias)

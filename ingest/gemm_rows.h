@@ -135,8 +135,8 @@ static inline void load16(const float *x, size_t n, v16 *out)
     }
 }
 
-static void rows_layer_norm(float *x, const float *add, size_t n, const float *gain, const float *bias,
-                            float eps)
+static void rows_layer_norm(float *x, const float *add, size_t n, const float *gain,
+                            const float *bias, float eps)
 {
     v16 v, w, sum;
     memset(&sum, 0, sizeof sum);

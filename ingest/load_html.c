@@ -1,6 +1,6 @@
 /* HTML through libxml2's forgiving parser: no network, no entities from outside, no
- * recursion (the tree is walked by its pointers). What a reader does not see is dropped:
- * head, script, style, template, forms' machinery, hidden elements, comments.
+ * recursion (the tree is walked by its pointers). What a reader does not see is
+ * dropped: head, script, style, template, forms' machinery, hidden elements, comments.
  * The encoding is ours to find (load_text.c), so libxml2 opens no converter. */
 #include "raw.h"
 #include <libxml/HTMLparser.h>
@@ -33,7 +33,8 @@ static const xmlChar *attribute(const xmlNode *n, const char *name)
 {
     for (const xmlAttr *a = n->properties; a; a = a->next)
         if (xmlStrcasecmp(a->name, (const xmlChar *)name) == 0)
-            return a->children && a->children->content ? a->children->content : (const xmlChar *)"";
+            return a->children && a->children->content ? a->children->content
+                                                       : (const xmlChar *)"";
     return NULL;
 }
 
@@ -41,7 +42,8 @@ static const xmlChar *attribute(const xmlNode *n, const char *name)
 static bool style_says(const xmlChar *style, const char *property, const char *value)
 {
     size_t n = strlen(property);
-    for (const char *p = (const char *)style; p && (p = strcasestr(p, property)) != NULL;) {
+    for (const char *p = (const char *)style;
+         p && (p = strcasestr(p, property)) != NULL;) {
         p += n;
         while (*p == ' ' || *p == '\t')
             p++;
@@ -57,36 +59,45 @@ static bool style_says(const xmlChar *style, const char *property, const char *v
 
 static bool skipped(const xmlNode *n)
 {
-    static const char *const names[] = {"script", "style", "template", "noscript", "iframe", "object", "embed",
-                                        "svg", "math", "canvas", "select", "button", "input", "textarea",
-                                        "head", "link", "meta", NULL};
+    static const char *const names[] = {
+        "script", "style",    "template", "noscript", "iframe", "object",
+        "embed",  "svg",      "math",     "canvas",   "select", "button",
+        "input",  "textarea", "head",     "link",     "meta",   NULL};
     if (n->type != XML_ELEMENT_NODE || !n->name)
         return n->type != XML_TEXT_NODE && n->type != XML_CDATA_SECTION_NODE;
     const xmlChar *style = attribute(n, "style"), *aria = attribute(n, "aria-hidden");
-    return is_one_of(n, names) || attribute(n, "hidden") || (aria && xmlStrcasecmp(aria, (const xmlChar *)"true") == 0) ||
-           style_says(style, "display", "none") || style_says(style, "visibility", "hidden");
+    return is_one_of(n, names) || attribute(n, "hidden") ||
+           (aria && xmlStrcasecmp(aria, (const xmlChar *)"true") == 0) ||
+           style_says(style, "display", "none") ||
+           style_says(style, "visibility", "hidden");
 }
 
 static bool is_block(const xmlNode *n)
 {
     static const char *const names[] = {
-        "p", "div", "section", "article", "main", "aside", "header", "footer", "nav", "ul", "ol", "dl", "dt", "dd",
-        "li", "table", "tr", "caption", "blockquote", "pre", "figure", "figcaption", "form", "fieldset", "address",
-        "hr", "h1", "h2", "h3", "h4", "h5", "h6", "body", "html", "title", "details", "summary", NULL};
+        "p",          "div",     "section",  "article", "main",       "aside", "header",
+        "footer",     "nav",     "ul",       "ol",      "dl",         "dt",    "dd",
+        "li",         "table",   "tr",       "caption", "blockquote", "pre",   "figure",
+        "figcaption", "form",    "fieldset", "address", "hr",         "h1",    "h2",
+        "h3",         "h4",      "h5",       "h6",      "body",       "html",  "title",
+        "details",    "summary", NULL};
     return is_one_of(n, names);
 }
 
 static uint32_t heading_level(const xmlNode *n)
 {
     const char *s = (const char *)n->name;
-    return (s[0] == 'h' || s[0] == 'H') && s[1] >= '1' && s[1] <= '6' && s[2] == 0 ? (uint32_t)(s[1] - '0') : 0;
+    return (s[0] == 'h' || s[0] == 'H') && s[1] >= '1' && s[1] <= '6' && s[2] == 0
+               ? (uint32_t)(s[1] - '0')
+               : 0;
 }
 
 static void end_block(walker *w)
 {
     if (!w->status)
-        w->status = w->text.failed ? bw_fail_nomem(w->out->ctx)
-                                   : bw_raw_add(w->out, w->heading, 0, bw_buf_view(&w->text));
+        w->status = w->text.failed
+                        ? bw_fail_nomem(w->out->ctx)
+                        : bw_raw_add(w->out, w->heading, 0, bw_buf_view(&w->text));
     w->text.len = 0;
 }
 
@@ -147,7 +158,8 @@ static bw_status find_title(xmlNode *root, bw_raw *out)
 {
     size_t seen = 0;
     for (xmlNode *n = root; n && seen < NODES_MAX; seen++) {
-        if (n->type == XML_ELEMENT_NODE && is_named(n, "title") && n->children && n->children->content)
+        if (n->type == XML_ELEMENT_NODE && is_named(n, "title") && n->children &&
+            n->children->content)
             return bw_raw_title(out, bw_str_c((const char *)n->children->content));
         if (n->type == XML_ELEMENT_NODE && n->children && !is_named(n, "body")) {
             n = n->children;
@@ -167,7 +179,8 @@ static bw_status walk(xmlNode *root, bw_raw *out)
     xmlNode *n = root;
     while (n && !w.status) {
         if (++seen > NODES_MAX) {
-            w.status = bw_fail(out->ctx, BW_EINVALID, "html: more elements than the limit");
+            w.status =
+                bw_fail(out->ctx, BW_EINVALID, "html: more elements than the limit");
             break;
         }
         bool skip = skipped(n);
@@ -201,8 +214,9 @@ static bw_str declared_charset(bw_str s)
         while (b < look && strchr("= \t\"'", s.ptr[b]) && s.ptr[b])
             b++;
         size_t e = b;
-        while (e < look && (strchr("-_.:", s.ptr[e]) || (s.ptr[e] >= '0' && s.ptr[e] <= 'z')) && s.ptr[e] &&
-               !strchr(";<=>?", s.ptr[e]))
+        while (e < look &&
+               (strchr("-_.:", s.ptr[e]) || (s.ptr[e] >= '0' && s.ptr[e] <= 'z')) &&
+               s.ptr[e] && !strchr(";<=>?", s.ptr[e]))
             e++;
         return (bw_str){s.ptr + b, e - b};
     }
@@ -219,9 +233,10 @@ bw_status bw_load_html(bw_str bytes, bw_raw *out)
         return bw_fail(out->ctx, BW_EINVALID, "html: longer than the limit");
     if (bw_raw_blank(s))
         return BW_OK;
-    const int options = HTML_PARSE_RECOVER | HTML_PARSE_NOERROR | HTML_PARSE_NOWARNING | HTML_PARSE_NONET |
-                        HTML_PARSE_NODEFDTD | HTML_PARSE_COMPACT;
-    char *text = bw_arena_alloc(out->ctx, s.len + 1); /* without NULs: libxml2 stops there */
+    const int options = HTML_PARSE_RECOVER | HTML_PARSE_NOERROR | HTML_PARSE_NOWARNING |
+                        HTML_PARSE_NONET | HTML_PARSE_NODEFDTD | HTML_PARSE_COMPACT;
+    char *text =
+        bw_arena_alloc(out->ctx, s.len + 1); /* without NULs: libxml2 stops there */
     if (!text)
         return bw_fail_nomem(out->ctx);
     size_t n = 0;

@@ -1,28 +1,31 @@
 /* Markdown (CommonMark's block structure as far as retrieval needs it): ATX and setext
  * headings, fenced code kept as it is, paragraphs, list items, tables as lines. Inline:
  * links and images leave their text, emphasis marks and tags go, code spans stay.
- * Front matter, HTML comments, script and style are dropped: a reader does not see them,
- * so a model should not. Left out: reference links' titles, footnotes, nested quotes. */
+ * Front matter, HTML comments, script and style are dropped: a reader does not see
+ * them, so a model should not. Left out: reference links' titles, footnotes, nested
+ * quotes. */
 #include "raw.h"
 #include <strings.h>
 
 typedef struct md {
     bw_raw *out;
-    char *buf;   /* the block being gathered */
+    char *buf; /* the block being gathered */
     size_t n, cap;
-    char fence;  /* ` or ~ inside fenced code */
+    char fence; /* ` or ~ inside fenced code */
     size_t fence_len;
     const char *hide_until; /* inside a comment or a script: the text that ends it */
 } md;
 
 static bool alnum(char c)
 {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (unsigned char)c >= 0x80;
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (unsigned char)c >= 0x80;
 }
 
 static void put(md *m, const char *p, size_t n)
 {
-    bw_require(n <= m->cap - m->n); /* cap: the whole text and a line end for each line */
+    bw_require(n <=
+               m->cap - m->n); /* cap: the whole text and a line end for each line */
     if (n)
         memcpy(m->buf + m->n, p, n);
     m->n += n;
@@ -48,7 +51,8 @@ static const char *find(const char *p, const char *end, const char *word)
  * hide_until when what it opens does not end on this line. */
 static const char *skip_tag(md *m, const char *p, const char *end)
 {
-    static const char *const hiding[][2] = {{"<!--", "-->"}, {"<script", "</script>"}, {"<style", "</style>"}};
+    static const char *const hiding[][2] = {
+        {"<!--", "-->"}, {"<script", "</script>"}, {"<style", "</style>"}};
     for (size_t i = 0; i < 3; i++) {
         size_t n = strlen(hiding[i][0]);
         if ((size_t)(end - p) < n || strncasecmp(p, hiding[i][0], n) != 0)
@@ -85,12 +89,16 @@ static const char *link_tail(const char *p, const char *end)
 }
 
 /* '*' and '_' that mark emphasis: not between blanks, '_' not inside a word. */
-static bool emphasis(const char *line, const char *p, const char *run_end, const char *end)
+static bool emphasis(const char *line, const char *p, const char *run_end,
+                     const char *end)
 {
     char before = p > line ? p[-1] : ' ', after = run_end < end ? *run_end : ' ';
-    bool blank_before = before == ' ' || before == '\t', blank_after = after == ' ' || after == '\t';
-    return !(blank_before && blank_after) && !(*p == '_' && alnum(before) && alnum(after)) &&
-           !(*p == '*' && before >= '0' && before <= '9' && after >= '0' && after <= '9');
+    bool blank_before = before == ' ' || before == '\t',
+         blank_after = after == ' ' || after == '\t';
+    return !(blank_before && blank_after) &&
+           !(*p == '_' && alnum(before) && alnum(after)) &&
+           !(*p == '*' && before >= '0' && before <= '9' && after >= '0' &&
+             after <= '9');
 }
 
 /* A run of ` at p: the span up to an equal run, as it is; or the marks alone. */
@@ -209,7 +217,8 @@ static bool list_item(bw_str line)
         i++;
     if (i == 0 && line.len > 1 && strchr("-*+", line.ptr[0]))
         return line.ptr[1] == ' ' || line.ptr[1] == '\t';
-    return i > 0 && i + 1 < line.len && (line.ptr[i] == '.' || line.ptr[i] == ')') && line.ptr[i + 1] == ' ';
+    return i > 0 && i + 1 < line.len && (line.ptr[i] == '.' || line.ptr[i] == ')') &&
+           line.ptr[i + 1] == ' ';
 }
 
 static bw_str trim_left(bw_str s)
@@ -261,7 +270,8 @@ static bw_status plain_line(md *m, bw_str line)
     }
     if (setext(line) && m->n)
         return end_block(m, setext(line));
-    if (table_rule(line) || setext(line) || (line.ptr[0] == '[' && find(line.ptr, line.ptr + line.len, "]: ")))
+    if (table_rule(line) || setext(line) ||
+        (line.ptr[0] == '[' && find(line.ptr, line.ptr + line.len, "]: ")))
         return BW_OK; /* rules and link definitions */
     add_line(m, line);
     return BW_OK;
@@ -271,7 +281,8 @@ static bw_status one_line(md *m, bw_str line)
 {
     char mark;
     if (m->hide_until) {
-        const char *end = line.ptr + line.len, *close = find(line.ptr, end, m->hide_until);
+        const char *end = line.ptr + line.len,
+                   *close = find(line.ptr, end, m->hide_until);
         if (!close)
             return BW_OK;
         close += strlen(m->hide_until);

@@ -1,8 +1,9 @@
 /* PDF through poppler-glib: each page's text in reading order with the place of every
- * character. Lines are put together to paragraphs by the gaps between them; headings are
- * lines set larger than the body (the height that most characters have). Text that looks
- * garbled (fonts without a map to Unicode) is flagged, not refused. Left out: tables'
- * structure, forms, annotations, attachments, scans (no OCR: "no text" is said). */
+ * character. Lines are put together to paragraphs by the gaps between them; headings
+ * are lines set larger than the body (the height that most characters have). Text that
+ * looks garbled (fonts without a map to Unicode) is flagged, not refused. Left out:
+ * tables' structure, forms, annotations, attachments, scans (no OCR: "no text" is
+ * said). */
 #include "raw.h"
 #include <poppler.h>
 
@@ -33,7 +34,8 @@ static bw_status add_line(pdf *p, const pdf_line *line)
         return bw_fail(ctx, BW_EINVALID, "pdf: more text than the limit");
     if (p->n == p->cap) {
         size_t cap = p->cap ? 2 * p->cap : 256;
-        pdf_line *grown = bw_arena_grow(ctx, p->lines, p->n * sizeof *grown, cap * sizeof *grown);
+        pdf_line *grown =
+            bw_arena_grow(ctx, p->lines, p->n * sizeof *grown, cap * sizeof *grown);
         if (!grown)
             return bw_fail_nomem(ctx);
         p->lines = grown;
@@ -46,8 +48,8 @@ static bw_status add_line(pdf *p, const pdf_line *line)
 
 static bool odd_char(gunichar c)
 {
-    return c == 0xFFFD || (c < 0x20 && c != '\t') || (c >= 0x7F && c < 0xA0) || (c >= 0xE000 && c < 0xF900) ||
-           c >= 0xF0000 || (c & 0xFFFE) == 0xFFFE;
+    return c == 0xFFFD || (c < 0x20 && c != '\t') || (c >= 0x7F && c < 0xA0) ||
+           (c >= 0xE000 && c < 0xF900) || c >= 0xF0000 || (c & 0xFFFE) == 0xFFFE;
 }
 
 static bw_status read_page(pdf *p, PopplerPage *page, uint32_t number)
@@ -56,7 +58,8 @@ static bw_status read_page(pdf *p, PopplerPage *page, uint32_t number)
     PopplerRectangle *at = NULL;
     guint nat = 0;
     bw_status st = BW_OK;
-    if (!text || !g_utf8_validate(text, -1, NULL) || !poppler_page_get_text_layout(page, &at, &nat))
+    if (!text || !g_utf8_validate(text, -1, NULL) ||
+        !poppler_page_get_text_layout(page, &at, &nat))
         nat = 0;
     pdf_line line = {.page = number, .text = {text, 0}};
     size_t i = 0;
@@ -96,7 +99,8 @@ static int by_height(const void *a, const void *b)
 /* The height that the middle character has. */
 static bw_status body_height(pdf *p, double *out)
 {
-    pdf_line *sorted = bw_arena_grow(p->out->ctx, p->lines, p->n * sizeof *sorted, (p->n + 1) * sizeof *sorted);
+    pdf_line *sorted = bw_arena_grow(p->out->ctx, p->lines, p->n * sizeof *sorted,
+                                     (p->n + 1) * sizeof *sorted);
     if (!sorted)
         return bw_fail_nomem(p->out->ctx);
     qsort(sorted, p->n, sizeof *sorted, by_height);
@@ -138,8 +142,8 @@ static void join(bw_buf *b, bw_str line)
         line = (bw_str){line.ptr + 1, line.len - 1};
     if (b->len >= 2 && memcmp(b->ptr + b->len - 2, "\xC2\xAD", 2) == 0)
         b->len -= 2;
-    else if (b->len >= 2 && b->ptr[b->len - 1] == '-' && b->ptr[b->len - 2] != ' ' && b->ptr[b->len - 2] != '-' &&
-             lower(line.ptr, line.len))
+    else if (b->len >= 2 && b->ptr[b->len - 1] == '-' && b->ptr[b->len - 2] != ' ' &&
+             b->ptr[b->len - 2] != '-' && lower(line.ptr, line.len))
         b->len -= 1;
     else if (b->len)
         bw_buf_putc(b, ' ');
@@ -158,7 +162,8 @@ static bw_status put_blocks(pdf *p)
         if (i + 1 < p->n && continues(&p->lines[i], &p->lines[i + 1], body))
             continue;
         st = b.failed ? bw_fail_nomem(p->out->ctx)
-                      : bw_raw_add(p->out, heading_level(&p->lines[i], body), p->lines[i].page, bw_buf_view(&b));
+                      : bw_raw_add(p->out, heading_level(&p->lines[i], body),
+                                   p->lines[i].page, bw_buf_view(&b));
         b.len = 0;
     }
     bw_buf_clear(&b);
@@ -184,7 +189,8 @@ static bw_status read_pages(PopplerDocument *doc, bw_raw *out)
     if (p.chars == 0)
         out->warning = BW_STR("the PDF holds no text; it may be a scan");
     else if (p.odd * 5 > p.chars)
-        out->warning = BW_STR("the text of this PDF looks garbled: its fonts do not say what their glyphs mean");
+        out->warning = BW_STR("the text of this PDF looks garbled: its fonts do not "
+                              "say what their glyphs mean");
     char *title = st ? NULL : poppler_document_get_title(doc);
     if (title && g_utf8_validate(title, -1, NULL))
         st = bw_raw_title(out, bw_str_c(title));
@@ -218,12 +224,18 @@ void bw_load_pdf_warm_up(void)
     static const char tiny[] =
         "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
         "2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
-        "3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 200]/Contents 4 0 R/Resources"
+        "3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 200]/Contents 4 0 "
+        "R/Resources"
         "<</Font<</F 5 0 R/G 6 0 R>>>>>>endobj\n"
-        "4 0 obj<</Length 61>>stream\nBT /F 12 Tf 9 9 Td (warm) Tj /G 12 Tf 9 30 Td <00410042> Tj ET\nendstream endobj\n"
+        "4 0 obj<</Length 61>>stream\nBT /F 12 Tf 9 9 Td (warm) Tj /G 12 Tf 9 30 Td "
+        "<00410042> Tj ET\nendstream endobj\n"
         "5 0 obj<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>endobj\n"
-        "6 0 obj<</Type/Font/Subtype/Type0/BaseFont/X/Encoding/Identity-H/DescendantFonts[7 0 R]>>endobj\n"
-        "7 0 obj<</Type/Font/Subtype/CIDFontType2/BaseFont/X/CIDSystemInfo<</Registry(Adobe)/Ordering(Japan1)"
+        "6 0 "
+        "obj<</Type/Font/Subtype/Type0/BaseFont/X/Encoding/Identity-H/"
+        "DescendantFonts[7 0 R]>>endobj\n"
+        "7 0 "
+        "obj<</Type/Font/Subtype/CIDFontType2/BaseFont/X/CIDSystemInfo<</"
+        "Registry(Adobe)/Ordering(Japan1)"
         "/Supplement 0>>>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n";
     bw_ctx *ctx = bw_ctx_new(1 << 20);
     bw_raw raw = {.ctx = ctx};

@@ -4,8 +4,10 @@
 
 /* 0x80 … 0x9F of Windows-1252; 0 = not assigned. */
 static const uint16_t windows_1252[32] = {
-    0x20AC, 0, 0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021, 0x02C6, 0x2030, 0x0160, 0x2039, 0x0152, 0, 0x017D, 0,
-    0, 0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014, 0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0, 0x017E, 0x0178};
+    0x20AC, 0,      0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021,
+    0x02C6, 0x2030, 0x0160, 0x2039, 0x0152, 0,      0x017D, 0,
+    0,      0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014,
+    0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0,      0x017E, 0x0178};
 
 static size_t put_char(char *o, uint32_t c)
 {
@@ -42,13 +44,16 @@ static bw_status from_utf16(bw_ctx *ctx, bw_str in, bool big, bw_str *out)
     if (in.len % 2)
         return bw_fail(ctx, BW_EINVALID, "text: UTF-16 with an odd number of bytes");
     for (size_t i = 0; i < in.len; i += 2) {
-        uint32_t c = big ? (uint32_t)p[i] << 8 | p[i + 1] : (uint32_t)p[i + 1] << 8 | p[i];
+        uint32_t c =
+            big ? (uint32_t)p[i] << 8 | p[i + 1] : (uint32_t)p[i + 1] << 8 | p[i];
         if (c >= 0xD800 && c < 0xE000) {
             uint32_t low = 0;
             if (i + 3 < in.len)
-                low = big ? (uint32_t)p[i + 2] << 8 | p[i + 3] : (uint32_t)p[i + 3] << 8 | p[i + 2];
+                low = big ? (uint32_t)p[i + 2] << 8 | p[i + 3]
+                          : (uint32_t)p[i + 3] << 8 | p[i + 2];
             if (c >= 0xDC00 || low < 0xDC00 || low > 0xDFFF)
-                return bw_fail(ctx, BW_EINVALID, "text: UTF-16 with half a surrogate pair");
+                return bw_fail(ctx, BW_EINVALID,
+                               "text: UTF-16 with half a surrogate pair");
             c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
             i += 2;
         }
@@ -75,7 +80,8 @@ static bw_status from_single_byte(bw_ctx *ctx, bw_str in, bool euro_9, bw_str *o
         n += put_char(buf + n, c ? c : 0xFFFD);
     }
     if (odd > in.len / 50 + 2)
-        return bw_fail(ctx, BW_EINVALID, "text: the bytes are neither UTF-8, UTF-16 nor Latin-1 text");
+        return bw_fail(ctx, BW_EINVALID,
+                       "text: the bytes are neither UTF-8, UTF-16 nor Latin-1 text");
     *out = (bw_str){buf, n};
     return BW_OK;
 }
@@ -106,7 +112,8 @@ static bw_str skip(bw_str s, size_t n)
 static bool named(bw_str charset, const char *const *names)
 {
     for (; *names; names++)
-        if (strlen(*names) == charset.len && strncasecmp(charset.ptr, *names, charset.len) == 0)
+        if (strlen(*names) == charset.len &&
+            strncasecmp(charset.ptr, *names, charset.len) == 0)
             return true;
     return false;
 }
@@ -116,14 +123,18 @@ static bw_status check_binary(bw_ctx *ctx, bw_str s)
 {
     size_t odd = 0;
     for (size_t i = 0; i < s.len; i++)
-        odd += (unsigned char)s.ptr[i] < 0x20 && (s.ptr[i] == 0 || !strchr("\t\n\r\f\033", s.ptr[i]));
-    return odd > s.len / 10 + 8 ? bw_fail(ctx, BW_EINVALID, "text: binary data, not text") : BW_OK;
+        odd += (unsigned char)s.ptr[i] < 0x20 &&
+               (s.ptr[i] == 0 || !strchr("\t\n\r\f\033", s.ptr[i]));
+    return odd > s.len / 10 + 8
+               ? bw_fail(ctx, BW_EINVALID, "text: binary data, not text")
+               : BW_OK;
 }
 
 bw_status bw_decode_text(bw_ctx *ctx, bw_str s, bw_str charset, bw_str *out)
 {
-    static const char *const latin[] = {"iso-8859-1", "latin1", "latin-1", "windows-1252", "cp1252", "us-ascii",
-                                        "ascii", NULL};
+    static const char *const latin[] = {"iso-8859-1",   "latin1", "latin-1",
+                                        "windows-1252", "cp1252", "us-ascii",
+                                        "ascii",        NULL};
     static const char *const latin9[] = {"iso-8859-15", "latin9", "latin-9", NULL};
     static const char *const utf8[] = {"utf-8", "utf8", "unicode-1-1-utf-8", NULL};
     if (starts(s, "\xFF\xFE\0\0", 4) || starts(s, "\0\0\xFE\xFF", 4))

@@ -3,14 +3,15 @@
 #include "../engine/base/json.h"
 #include <sodium.h>
 
-/* Raise it when a loader, the cleaner, the chunker or the payload changes its output, so
- * that the next ingest writes again instead of saying "unchanged". */
+/* Raise it when a loader, the cleaner, the chunker or the payload changes its output,
+ * so that the next ingest writes again instead of saying "unchanged". */
 static const char pipeline_version[] = "bailiwick.ingest/1";
 
 static void add(crypto_generichash_state *h, const void *p, size_t n)
 {
     uint64_t len = n;
-    bw_require(crypto_generichash_update(h, (const unsigned char *)&len, sizeof len) == 0);
+    bw_require(crypto_generichash_update(h, (const unsigned char *)&len, sizeof len) ==
+               0);
     bw_require(n == 0 || crypto_generichash_update(h, p, n) == 0);
 }
 
@@ -19,13 +20,14 @@ static void add_str(crypto_generichash_state *h, bw_str s)
     add(h, s.ptr, s.len);
 }
 
-bw_status bw_source_digest(bw_ctx *ctx, bw_str bytes, bw_media media, const bw_encoder *e,
-                           const bw_chunk_options *o, const bw_source *s, bw_str *hex)
+bw_status bw_source_digest(bw_ctx *ctx, bw_str bytes, bw_media media,
+                           const bw_encoder *e, const bw_chunk_options *o,
+                           const bw_source *s, bw_str *hex)
 {
     crypto_generichash_state h;
     unsigned char hash[32];
-    uint64_t numbers[5] = {(uint64_t)media, o->bytes_target, o->bytes_max, o->bytes_overlap,
-                           (uint64_t)s->facts.expires_at_ns};
+    uint64_t numbers[5] = {(uint64_t)media, o->bytes_target, o->bytes_max,
+                           o->bytes_overlap, (uint64_t)s->facts.expires_at_ns};
     char *out = bw_arena_alloc(ctx, 2 * sizeof hash + 1);
     if (!out)
         return bw_fail_nomem(ctx);
@@ -77,8 +79,8 @@ static void put_number(bw_buf *b, const char *key, uint64_t value)
     bw_json_put_u64(b, value);
 }
 
-static bw_status payload(bw_ctx *ctx, const bw_source *s, const bw_document *d, const bw_chunk *c, size_t n,
-                         bw_str *out)
+static bw_status payload(bw_ctx *ctx, const bw_source *s, const bw_document *d,
+                         const bw_chunk *c, size_t n, bw_str *out)
 {
     bw_buf b = {0};
     bw_buf_puts(&b, "{\"page_content\":");
@@ -95,14 +97,16 @@ static bw_status payload(bw_ctx *ctx, const bw_source *s, const bw_document *d, 
     put_number(&b, "chunks", n);
     put_member(&b, "digest", s->digest);
     bw_buf_puts(&b, "}}");
-    bw_status st = b.failed ? bw_fail_nomem(ctx) : bw_arena_str(ctx, bw_buf_view(&b), out);
+    bw_status st =
+        b.failed ? bw_fail_nomem(ctx) : bw_arena_str(ctx, bw_buf_view(&b), out);
     bw_buf_clear(&b);
     return st;
 }
 
 /* What is encoded: the chunk under its heading path, unless it begins with a heading.
  * *block: where the last chunk began, for chunks in order. */
-static bw_status encoded_text(bw_ctx *ctx, const bw_document *d, const bw_chunk *c, size_t *block, bw_str *out)
+static bw_status encoded_text(bw_ctx *ctx, const bw_document *d, const bw_chunk *c,
+                              size_t *block, bw_str *out)
 {
     while (*block + 1 < d->nblocks && d->blocks[*block + 1].byte_begin <= c->byte_begin)
         ++*block;
@@ -120,8 +124,9 @@ static bw_status encoded_text(bw_ctx *ctx, const bw_document *d, const bw_chunk 
     return BW_OK;
 }
 
-bw_status bw_points_build(bw_ctx *ctx, const bw_encoder *e, const bw_source *s, const bw_document *d,
-                          const bw_chunk *chunks, size_t n, const bw_point **out)
+bw_status bw_points_build(bw_ctx *ctx, const bw_encoder *e, const bw_source *s,
+                          const bw_document *d, const bw_chunk *chunks, size_t n,
+                          const bw_point **out)
 {
     size_t dim = bw_encoder_dim(e);
     bw_point *points = bw_arena_calloc(ctx, n + 1, sizeof *points);
@@ -136,9 +141,13 @@ bw_status bw_points_build(bw_ctx *ctx, const bw_encoder *e, const bw_source *s, 
     if (!st)
         st = bw_encoder_encode(ctx, e, texts, n, values);
     for (size_t i = 0; i < n && !st; i++) {
-        vectors[i] = (bw_vector){.name = BW_STR(""), .values = values + i * dim, .n = (uint32_t)dim};
-        points[i] = (bw_point){.class_id = s->class_id, .text = chunks[i].text, .facts = s->facts,
-                               .vectors = &vectors[i], .nvectors = 1};
+        vectors[i] = (bw_vector){
+            .name = BW_STR(""), .values = values + i * dim, .n = (uint32_t)dim};
+        points[i] = (bw_point){.class_id = s->class_id,
+                               .text = chunks[i].text,
+                               .facts = s->facts,
+                               .vectors = &vectors[i],
+                               .nvectors = 1};
         bw_source_point_id(s, chunks[i].ordinal, &points[i].id);
         st = payload(ctx, s, d, &chunks[i], n, &points[i].payload);
     }

@@ -26,23 +26,27 @@ typedef struct bw_raw { /* arrays in ctx's arena */
 } bw_raw;
 
 /* text is copied; blank text is skipped. BW_EINVALID past the limits. */
-BW_MUST_USE bw_status bw_raw_add(bw_raw *raw, uint32_t heading, uint32_t page, bw_str text);
+BW_MUST_USE bw_status bw_raw_add(bw_raw *raw, uint32_t heading, uint32_t page,
+                                 bw_str text);
 BW_MUST_USE bw_status bw_raw_title(bw_raw *raw, bw_str title); /* the first one stays */
 
 /* bytes -> UTF-8 in ctx's arena (or `bytes` itself): a byte order mark, valid UTF-8,
  * UTF-16 by its zero bytes, else Windows-1252 when it looks like text. charset: a name
  * that the document itself gives, or none. BW_EINVALID with the reason. */
-BW_MUST_USE bw_status bw_decode_text(bw_ctx *ctx, bw_str bytes, bw_str charset, bw_str *out);
+BW_MUST_USE bw_status bw_decode_text(bw_ctx *ctx, bw_str bytes, bw_str charset,
+                                     bw_str *out);
 
 BW_MUST_USE bw_status bw_load_text(bw_str bytes, bw_raw *out);
 BW_MUST_USE bw_status bw_load_markdown(bw_str bytes, bw_raw *out);
 BW_MUST_USE bw_status bw_load_html(bw_str bytes, bw_raw *out);
 BW_MUST_USE bw_status bw_load_pdf(bw_str bytes, bw_raw *out);
 BW_MUST_USE bw_status bw_load_media(bw_media media, bw_str bytes, bw_raw *out);
-void bw_load_pdf_warm_up(void); /* what poppler opens on first use, before opens are shut */
+void bw_load_pdf_warm_up(
+    void); /* what poppler opens on first use, before opens are shut */
 
 /* bw_load_media in a child process. */
-BW_MUST_USE bw_status bw_child_load(bw_ctx *ctx, bw_media media, bw_str bytes, bw_raw *out);
+BW_MUST_USE bw_status bw_child_load(bw_ctx *ctx, bw_media media, bw_str bytes,
+                                    bw_raw *out);
 
 /* The next line without its end (\n, \r\n, \r or \f) at *pos; false at the end of s. */
 static inline bool bw_raw_line(bw_str s, size_t *pos, bw_str *line)
@@ -59,7 +63,8 @@ static inline bool bw_raw_line(bw_str s, size_t *pos, bw_str *line)
 static inline bool bw_raw_blank(bw_str s)
 {
     for (size_t i = 0; i < s.len; i++)
-        if (s.ptr[i] != ' ' && s.ptr[i] != '\t' && s.ptr[i] != '\r' && s.ptr[i] != '\n' && s.ptr[i] != '\f')
+        if (s.ptr[i] != ' ' && s.ptr[i] != '\t' && s.ptr[i] != '\r' &&
+            s.ptr[i] != '\n' && s.ptr[i] != '\f')
             return false;
     return true;
 }
@@ -67,5 +72,6 @@ static inline bool bw_raw_blank(bw_str s)
 /* The cleaned form of UTF-8 text: NFC; controls, zero-width, bidi, tag and
  * variation characters out (counted); every kind of line end becomes \n; blanks at
  * line ends and blank lines at both ends go. one_line: line ends become spaces. */
-BW_MUST_USE bw_status bw_clean_text(bw_ctx *ctx, bw_str text, bool one_line, bw_str *out, uint32_t *removed);
+BW_MUST_USE bw_status bw_clean_text(bw_ctx *ctx, bw_str text, bool one_line,
+                                    bw_str *out, uint32_t *removed);
 #endif

@@ -19,10 +19,13 @@ bw_status bw_safetensors_parse(bw_ctx *ctx, bw_str bytes, bw_safetensors *out)
     for (int i = 7; i >= 0; i--)
         n = n << 8 | (unsigned char)bytes.ptr[i];
     if (n > bytes.len - 8 || n > HEADER_BYTES_MAX)
-        return bw_fail(ctx, BW_ECORRUPT, "safetensors: header longer than the file or the limit");
+        return bw_fail(ctx, BW_ECORRUPT,
+                       "safetensors: header longer than the file or the limit");
     bw_json *header;
-    bw_json_limits limits = {.depth_max = 8, .nodes_max = 4000000, .bytes_max = HEADER_BYTES_MAX};
-    bw_status st = bw_json_parse(ctx, (bw_str){bytes.ptr + 8, (size_t)n}, limits, &header);
+    bw_json_limits limits = {
+        .depth_max = 8, .nodes_max = 4000000, .bytes_max = HEADER_BYTES_MAX};
+    bw_status st =
+        bw_json_parse(ctx, (bw_str){bytes.ptr + 8, (size_t)n}, limits, &header);
     if (st)
         return st;
     if (header->kind != BW_JSON_OBJECT)
@@ -81,7 +84,8 @@ static bool find(const bw_safetensors *s, const char *name, tensor *out)
         return false;
     out->dtype = dtype->str;
     out->value_bytes = dtype_bytes(dtype->str);
-    if (out->value_bytes == 0 || !sizes(bw_json_get(t, "shape"), out->dims, &out->ndims) ||
+    if (out->value_bytes == 0 ||
+        !sizes(bw_json_get(t, "shape"), out->dims, &out->ndims) ||
         !sizes(bw_json_get(t, "data_offsets"), span, &nspan) || nspan != 2)
         return false;
     out->count = 1;
@@ -89,8 +93,8 @@ static bool find(const bw_safetensors *s, const char *name, tensor *out)
         if (__builtin_mul_overflow(out->count, out->dims[i], &out->count))
             return false;
     size_t bytes;
-    if (__builtin_mul_overflow(out->count, out->value_bytes, &bytes) || span[0] > span[1] ||
-        span[1] > s->data_len || span[1] - span[0] != bytes)
+    if (__builtin_mul_overflow(out->count, out->value_bytes, &bytes) ||
+        span[0] > span[1] || span[1] > s->data_len || span[1] - span[0] != bytes)
         return false;
     out->data = s->data + span[0];
     return true;
@@ -109,7 +113,8 @@ size_t bw_safetensors_rows(const bw_safetensors *s, const char *name, size_t col
 
 static float from_half(uint16_t h)
 {
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023, bits;
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31,
+             fraction = h & 1023, bits;
     if (exponent == 31) {
         bits = sign | 0x7F800000 | fraction << 13;
     } else if (exponent) {
@@ -123,20 +128,24 @@ static float from_half(uint16_t h)
     return f;
 }
 
-bw_status bw_safetensors_read(bw_ctx *ctx, const bw_safetensors *s, const char *name, size_t rows,
-                              size_t cols, float *out)
+bw_status bw_safetensors_read(bw_ctx *ctx, const bw_safetensors *s, const char *name,
+                              size_t rows, size_t cols, float *out)
 {
     tensor t;
     if (!find(s, name, &t))
-        return bw_fail(ctx, BW_ECORRUPT, "safetensors: tensor %s is missing, malformed or of a type "
-                       "that is not read", name);
+        return bw_fail(ctx, BW_ECORRUPT,
+                       "safetensors: tensor %s is missing, malformed or of a type "
+                       "that is not read",
+                       name);
     bool fits = t.ndims == 2   ? t.dims[0] == rows && t.dims[1] == cols
                 : t.ndims == 1 ? rows == 1 && t.dims[0] == cols
                                : false;
     if (!fits)
-        return bw_fail(ctx, BW_ECORRUPT, "safetensors: tensor %s is not %zu x %zu", name, rows, cols);
+        return bw_fail(ctx, BW_ECORRUPT, "safetensors: tensor %s is not %zu x %zu",
+                       name, rows, cols);
     bool brain = bw_str_is(t.dtype, "BF16");
-    for (size_t i = 0; i < t.count; i++) { /* x86-64 and ARM64 are little-endian, as the file */
+    for (size_t i = 0; i < t.count;
+         i++) { /* x86-64 and ARM64 are little-endian, as the file */
         const unsigned char *p = t.data + i * t.value_bytes;
         if (t.value_bytes == 4) {
             memcpy(out + i, p, 4);

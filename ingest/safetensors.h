@@ -13,12 +13,14 @@ typedef struct bw_safetensors {
 } bw_safetensors;
 
 /* bytes are borrowed and must outlive *out. */
-BW_MUST_USE bw_status bw_safetensors_parse(bw_ctx *ctx, bw_str bytes, bw_safetensors *out);
+BW_MUST_USE bw_status bw_safetensors_parse(bw_ctx *ctx, bw_str bytes,
+                                           bw_safetensors *out);
 bool bw_safetensors_has(const bw_safetensors *s, const char *name);
 /* Reads a tensor of exactly rows × cols values (one dimension: rows = 1) as f32, from
  * F32, F16, BF16 or F64. out has room for all of them. */
-BW_MUST_USE bw_status bw_safetensors_read(bw_ctx *ctx, const bw_safetensors *s, const char *name,
-                                          size_t rows, size_t cols, float *out);
+BW_MUST_USE bw_status bw_safetensors_read(bw_ctx *ctx, const bw_safetensors *s,
+                                          const char *name, size_t rows, size_t cols,
+                                          float *out);
 /* rows of a two-dimensional tensor with `cols` columns; 0 when it has another shape. */
 size_t bw_safetensors_rows(const bw_safetensors *s, const char *name, size_t cols);
 #endif

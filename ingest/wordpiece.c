@@ -1,11 +1,12 @@
 /* Text -> WordPiece ids (wordpiece.h). One pass over the text, stops at ids_max.
  *
- * Steps per code point, in the reference's order: special tokens ([CLS] …) spelled out in
- * the text are taken as such; NUL, U+FFFD and categories Cc, Cf, Co are dropped and blanks
- * unified; CJK ideographs become words of their own; NFD, nonspacing marks dropped;
- * lower case by single code points (so final sigma stays σ). Words end at blanks;
- * punctuation (category P or ASCII symbols) is a word alone. A word is cut greedily into
- * the longest pieces; one that cannot be cut, or has more than 100 code points, is [UNK].
+ * Steps per code point, in the reference's order: special tokens ([CLS] …) spelled out
+ * in the text are taken as such; NUL, U+FFFD and categories Cc, Cf, Co are dropped and
+ * blanks unified; CJK ideographs become words of their own; NFD, nonspacing marks
+ * dropped; lower case by single code points (so final sigma stays σ). Words end at
+ * blanks; punctuation (category P or ASCII symbols) is a word alone. A word is cut
+ * greedily into the longest pieces; one that cannot be cut, or has more than 100 code
+ * points, is [UNK].
  *
  * Left out: canonical reordering between decomposed code points (it moves nonspacing
  * marks only, which are dropped, but for a handful of musical and tone signs). */
@@ -19,7 +20,8 @@ enum {
     DECOMPOSED_MAX = 32, /* longest canonical decomposition is 4 */
     SPECIALS = 5
 };
-static const char *const special_names[SPECIALS] = {"[CLS]", "[SEP]", "[UNK]", "[PAD]", "[MASK]"};
+static const char *const special_names[SPECIALS] = {"[CLS]", "[SEP]", "[UNK]", "[PAD]",
+                                                    "[MASK]"};
 
 struct bw_wordpiece {
     bw_map *pieces; /* piece -> id + 1 */
@@ -82,9 +84,11 @@ static bw_status read_json(bw_ctx *ctx, bw_wordpiece *w, bw_str text)
     bw_status st = bw_json_parse(ctx, text, BW_JSON_CEDAR, &root);
     if (st)
         return st;
-    const bw_json *model = bw_json_get(root, "model"), *type = bw_json_get(model, "type");
+    const bw_json *model = bw_json_get(root, "model"),
+                  *type = bw_json_get(model, "type");
     const bw_json *vocab = bw_json_get(model, "vocab");
-    if (!type || !bw_str_is(type->str, "WordPiece") || !vocab || vocab->kind != BW_JSON_OBJECT)
+    if (!type || !bw_str_is(type->str, "WordPiece") || !vocab ||
+        vocab->kind != BW_JSON_OBJECT)
         return bw_fail(ctx, BW_ECORRUPT, "tokenizer.json: no WordPiece model");
     for (const bw_json *v = vocab->child; v; v = v->next) {
         uint64_t id;
@@ -108,7 +112,8 @@ bw_status bw_wordpiece_new(bw_ctx *ctx, bw_str vocab, bool json, bw_wordpiece_op
     w->o = o;
     bw_status st = json ? read_json(ctx, w, vocab) : read_lines(ctx, w, vocab);
     for (size_t i = 0; i < SPECIALS; i++)
-        w->has_special[i] = lookup(w, special_names[i], strlen(special_names[i]), &w->special[i]);
+        w->has_special[i] =
+            lookup(w, special_names[i], strlen(special_names[i]), &w->special[i]);
     if (!st && !(w->has_special[0] && w->has_special[1] && w->has_special[2]))
         st = bw_fail(ctx, BW_ECORRUPT, "vocabulary: [CLS], [SEP] or [UNK] is missing");
     if (st)
@@ -195,14 +200,15 @@ static bool is_blank(utf8proc_int32_t c)
     if (c == '\t' || c == '\n' || c == '\r' || c == ' ')
         return true;
     utf8proc_category_t k = utf8proc_category(c);
-    return k == UTF8PROC_CATEGORY_ZS || k == UTF8PROC_CATEGORY_ZL || k == UTF8PROC_CATEGORY_ZP;
+    return k == UTF8PROC_CATEGORY_ZS || k == UTF8PROC_CATEGORY_ZL ||
+           k == UTF8PROC_CATEGORY_ZP;
 }
 
 static bool is_dropped(utf8proc_int32_t c)
 {
     utf8proc_category_t k = utf8proc_category(c);
-    return c == 0 || c == 0xFFFD || k == UTF8PROC_CATEGORY_CC || k == UTF8PROC_CATEGORY_CF ||
-           k == UTF8PROC_CATEGORY_CO;
+    return c == 0 || c == 0xFFFD || k == UTF8PROC_CATEGORY_CC ||
+           k == UTF8PROC_CATEGORY_CF || k == UTF8PROC_CATEGORY_CO;
 }
 
 static bool is_punctuation(utf8proc_int32_t c)
@@ -246,7 +252,8 @@ static void code_point(run *r, utf8proc_int32_t c)
     if (r->w->o.strip_accents && c >= 128) {
         utf8proc_int32_t parts[DECOMPOSED_MAX];
         int boundary = 0;
-        utf8proc_ssize_t n = utf8proc_decompose_char(c, parts, DECOMPOSED_MAX, UTF8PROC_DECOMPOSE, &boundary);
+        utf8proc_ssize_t n = utf8proc_decompose_char(c, parts, DECOMPOSED_MAX,
+                                                     UTF8PROC_DECOMPOSE, &boundary);
         for (utf8proc_ssize_t i = 0; i < n && n <= DECOMPOSED_MAX; i++)
             normalized(r, parts[i]);
     } else {
@@ -268,13 +275,15 @@ static size_t special_at(const bw_wordpiece *w, const char *p, size_t n)
     return i;
 }
 
-size_t bw_wordpiece_run(const bw_wordpiece *w, bw_str text, uint32_t *ids, size_t ids_max)
+size_t bw_wordpiece_run(const bw_wordpiece *w, bw_str text, uint32_t *ids,
+                        size_t ids_max)
 {
     bw_require(ids_max >= 2);
     run r = {.w = w, .ids = ids, .max = ids_max - 1};
     emit(&r, w->special[0]);
     for (size_t i = 0; i < text.len && r.n < r.max;) {
-        size_t s = text.ptr[i] == '[' ? special_at(w, text.ptr + i, text.len - i) : SPECIALS;
+        size_t s =
+            text.ptr[i] == '[' ? special_at(w, text.ptr + i, text.len - i) : SPECIALS;
         if (s < SPECIALS) {
             flush(&r);
             emit(&r, w->special[s]);

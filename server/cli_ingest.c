@@ -1,14 +1,15 @@
 /* bailiwick ingest DIR: puts a folder of documents into a running cell over /v1/ingest.
  *
- * The source of a document is its path under DIR with '/' between parts. Labels come from
+ * The source of a document is its path under DIR with '/' between parts. Labels come
+ * from
  * --label, and over them from the first rule of the rules file that matches:
- *   {"rules": [{"match": "fr/…", "labels": {"residency": ["FR"]}}, {"match": "*.bak", "skip": true}]}
- * (match: a glob over the whole source; `*` crosses '/'). What a document says about
- * itself never sets a label. Idempotent by content, so a run that was broken off is
- * resumed by running it again. Links are not followed, names that begin with '.' and
- * kinds that cannot be read are skipped.
- * Exit code: 0 all stored or unchanged, 1 something failed, 2 wrong use, 3 nothing failed
- * but the cell refused documents (a policy's 451, or a 422). */
+ *   {"rules": [{"match": "fr/…", "labels": {"residency": ["FR"]}}, {"match": "*.bak",
+ * "skip": true}]} (match: a glob over the whole source; `*` crosses '/'). What a
+ * document says about itself never sets a label. Idempotent by content, so a run that
+ * was broken off is resumed by running it again. Links are not followed, names that
+ * begin with '.' and kinds that cannot be read are skipped. Exit code: 0 all stored or
+ * unchanged, 1 something failed, 2 wrong use, 3 nothing failed but the cell refused
+ * documents (a policy's 451, or a 422). */
 #include "../ingest/document.h"
 #include "cli.h"
 #include "cli_words.h"
@@ -36,12 +37,16 @@ enum {
 
 static const char usage[] =
     "Usage: bailiwick ingest DIR --collection C [--label name=value]… [--rules FILE]\n"
-    "                 [--no-create] [--url URL] [--key-file FILE] [--ca FILE] [--purpose P]\n"
-    "  --label       regimes, residency, categories, labels, purposes: values with commas;\n"
+    "                 [--no-create] [--url URL] [--key-file FILE] [--ca FILE] "
+    "[--purpose P]\n"
+    "  --label       regimes, residency, categories, labels, purposes: values with "
+    "commas;\n"
     "                sensitivity: 0 to 5; legal_hold: true or false; tenant: a name\n"
-    "  --rules       labels by path: {\"rules\": [{\"match\": GLOB, \"labels\": {…}}]}\n"
+    "  --rules       labels by path: {\"rules\": [{\"match\": GLOB, \"labels\": "
+    "{…}}]}\n"
     "  --no-create   the collection must be there\n"
-    "Exit code: 0 done, 1 failed, 2 wrong use, 3 done but some documents were refused.\n";
+    "Exit code: 0 done, 1 failed, 2 wrong use, 3 done but some documents were "
+    "refused.\n";
 
 typedef struct rule {
     const char *match;
@@ -75,7 +80,8 @@ typedef struct job {
 
 static bw_status bad_rules(job *j, const bw_json *at, const char *what)
 {
-    return bw_fail(j->ctx, BW_EINVALID, "%s: %s: %s", j->rules_file, bw_json_pointer(j->ctx, at), what);
+    return bw_fail(j->ctx, BW_EINVALID, "%s: %s: %s", j->rules_file,
+                   bw_json_pointer(j->ctx, at), what);
 }
 
 static bw_status read_rule(job *j, const bw_json *v, rule *out)
@@ -108,7 +114,8 @@ static bw_status read_rules(job *j)
     if (s)
         return s;
     list = bw_json_get(root, "rules");
-    if (root->kind != BW_JSON_OBJECT || root->count != 1 || !bw_json_is_array(list) || list->count > RULES_MAX)
+    if (root->kind != BW_JSON_OBJECT || root->count != 1 || !bw_json_is_array(list) ||
+        list->count > RULES_MAX)
         return bad_rules(j, root, "wants {\"rules\": […]}");
     j->rules = bw_arena_calloc(j->ctx, list->count + 1u, sizeof *j->rules);
     if (!j->rules)
@@ -136,7 +143,8 @@ static bw_status add_file(job *j, const char *path)
         return bw_fail(j->ctx, BW_EINVALID, "more than %d files", FILES_MAX);
     if (f->n == f->cap) {
         size_t cap = f->cap ? 2 * f->cap : 256;
-        const char **p = bw_arena_grow(j->ctx, f->paths, f->n * sizeof *p, cap * sizeof *p);
+        const char **p =
+            bw_arena_grow(j->ctx, f->paths, f->n * sizeof *p, cap * sizeof *p);
         if (!p)
             return bw_fail_nomem(j->ctx);
         f->paths = p;
@@ -153,12 +161,14 @@ typedef struct pending {
     size_t n;
 } pending;
 
-static bw_status take_entry(job *j, pending *todo, const char *dir, unsigned depth, int fd, const char *name)
+static bw_status take_entry(job *j, pending *todo, const char *dir, unsigned depth,
+                            int fd, const char *name)
 {
     struct stat st;
     if (name[0] == '.')
         return BW_OK;
-    const char *path = *dir ? bw_arena_printf(j->ctx, "%s/%s", dir, name) : bw_arena_printf(j->ctx, "%s", name);
+    const char *path = *dir ? bw_arena_printf(j->ctx, "%s/%s", dir, name)
+                            : bw_arena_printf(j->ctx, "%s", name);
     if (!path)
         return bw_fail_nomem(j->ctx);
     if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
@@ -176,7 +186,8 @@ static bw_status take_entry(job *j, pending *todo, const char *dir, unsigned dep
 
 static bw_status read_folder(job *j, pending *todo, const char *dir, unsigned depth)
 {
-    const char *full = bw_arena_printf(j->ctx, "%s%s%s", j->folder, *dir ? "/" : "", dir);
+    const char *full =
+        bw_arena_printf(j->ctx, "%s%s%s", j->folder, *dir ? "/" : "", dir);
     int fd = full ? open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     if (!d) {
@@ -225,7 +236,8 @@ static void draw_bar(const job *j, size_t done, const char *path)
 }
 
 /* One line an outcome; on a terminal only what a person has to see. */
-static void report(job *j, const char *word, const char *path, const char *detail, bool important)
+static void report(job *j, const char *word, const char *path, const char *detail,
+                   bool important)
 {
     char name[512], text[512];
     bw_cli_plain(path, strlen(path), name, sizeof name);
@@ -234,16 +246,19 @@ static void report(job *j, const char *word, const char *path, const char *detai
         return;
     if (j->terminal)
         (void)fprintf(stderr, "\r\033[K");
-    (void)fprintf(important ? stderr : stdout, "%-9s %s%s%s\n", word, name, *text ? ": " : "", text);
+    (void)fprintf(important ? stderr : stdout, "%-9s %s%s%s\n", word, name,
+                  *text ? ": " : "", text);
 }
 
-static bw_status request_body(job *j, const char *path, const rule *r, bw_str bytes, bw_buf *b)
+static bw_status request_body(job *j, const char *path, const rule *r, bw_str bytes,
+                              bw_buf *b)
 {
     size_t n = sodium_base64_encoded_len(bytes.len, sodium_base64_VARIANT_ORIGINAL);
     char *base64 = bw_alloc(n);
     if (!base64)
         return bw_fail_nomem(j->scratch);
-    sodium_bin2base64(base64, n, (const unsigned char *)bytes.ptr, bytes.len, sodium_base64_VARIANT_ORIGINAL);
+    sodium_bin2base64(base64, n, (const unsigned char *)bytes.ptr, bytes.len,
+                      sodium_base64_VARIANT_ORIGINAL);
     bw_buf_puts(b, "{\"collection\":");
     bw_json_put_str(b, bw_str_c(j->collection));
     bw_json_put_key(b, "source");
@@ -268,7 +283,9 @@ static void refused(job *j, const char *path, int http, const char *why)
     (void)snprintf(detail, sizeof detail, "%d %.250s", http, why);
     j->refused++;
     report(j, "refused", path, detail, true);
-    const char *line = j->nrefusals < REFUSALS_SHOWN_MAX ? bw_arena_printf(j->ctx, "%s: %s", path, detail) : NULL;
+    const char *line = j->nrefusals < REFUSALS_SHOWN_MAX
+                           ? bw_arena_printf(j->ctx, "%s: %s", path, detail)
+                           : NULL;
     if (line)
         j->refusals[j->nrefusals++] = line;
 }
@@ -282,23 +299,29 @@ static bw_status judge(job *j, const char *path, int http, bw_str answer)
         v = NULL;
     if (http == 200 && v) {
         uint64_t chunks = 0;
-        const bw_json *same = bw_json_get(v, "unchanged"), *warning = bw_json_get_value(v, "warning");
+        const bw_json *same = bw_json_get(v, "unchanged"),
+                      *warning = bw_json_get_value(v, "warning");
         bool unchanged = same && same->kind == BW_JSON_TRUE;
         (void)bw_json_u64(bw_json_get(v, "chunks"), &chunks);
         j->unchanged += unchanged;
         j->stored += !unchanged;
         j->chunks += chunks;
-        (void)snprintf(detail, sizeof detail, "%llu chunks%s%.*s", (unsigned long long)chunks, warning ? ", " : "",
-                       warning ? (int)(warning->str.len < 200 ? warning->str.len : 200) : 0,
+        (void)snprintf(detail, sizeof detail, "%llu chunks%s%.*s",
+                       (unsigned long long)chunks, warning ? ", " : "",
+                       warning ? (int)(warning->str.len < 200 ? warning->str.len : 200)
+                               : 0,
                        warning ? warning->str.ptr : "");
         report(j, unchanged ? "unchanged" : "stored", path, detail, warning != NULL);
         return BW_OK;
     }
-    const bw_json *error = bw_json_get(v, "error"), *message = bw_json_get(error, "message");
-    const char *why = message && message->kind == BW_JSON_STRING
-                          ? bw_arena_printf(j->scratch, "%.*s", (int)(message->str.len < 250 ? message->str.len : 250),
-                                            message->str.ptr)
-                          : "no reason was given";
+    const bw_json *error = bw_json_get(v, "error"),
+                  *message = bw_json_get(error, "message");
+    const char *why =
+        message && message->kind == BW_JSON_STRING
+            ? bw_arena_printf(j->scratch, "%.*s",
+                              (int)(message->str.len < 250 ? message->str.len : 250),
+                              message->str.ptr)
+            : "no reason was given";
     why = why ? why : "";
     if (http == 451 || http == 422) {
         refused(j, path, http, why);
@@ -337,8 +360,10 @@ static bw_status one_file(job *j, const char *path)
         bw_buf_clear(&body);
         return BW_OK;
     }
-    for (unsigned attempt = 0; attempt < 3; attempt++) { /* idempotent, so trying again is safe */
-        s = bw_client_call(j->scratch, j->client, "POST", "/v1/ingest", bw_buf_view(&body), &http, &answer);
+    for (unsigned attempt = 0; attempt < 3;
+         attempt++) { /* idempotent, so trying again is safe */
+        s = bw_client_call(j->scratch, j->client, "POST", "/v1/ingest",
+                           bw_buf_view(&body), &http, &answer);
         if (s == BW_OK && http != 503 && http != 429)
             break;
         if (attempt < 2)
@@ -385,8 +410,9 @@ static int summary(const job *j)
 {
     if (j->terminal)
         (void)fprintf(stderr, "\r\033[K");
-    (void)printf("%zu stored, %zu unchanged, %zu skipped, %zu refused, %zu failed; %zu chunks\n", j->stored,
-                 j->unchanged, j->skipped, j->refused, j->failed, j->chunks);
+    (void)printf(
+        "%zu stored, %zu unchanged, %zu skipped, %zu refused, %zu failed; %zu chunks\n",
+        j->stored, j->unchanged, j->skipped, j->refused, j->failed, j->chunks);
     if (j->nrefusals)
         (void)printf("refused by the cell:\n");
     for (size_t i = 0; i < j->nrefusals; i++) {
@@ -404,7 +430,9 @@ int bw_cli_ingest(int argc, char **argv)
     static job j; /* large */
     if (argc == 2 && strcmp(argv[1], "--help") == 0)
         return bw_cli_say(usage, sizeof usage - 1);
-    j = (job){.ctx = bw_ctx_new(0), .scratch = bw_ctx_new((size_t)256 << 20), .terminal = isatty(STDERR_FILENO) == 1};
+    j = (job){.ctx = bw_ctx_new(0),
+              .scratch = bw_ctx_new((size_t)256 << 20),
+              .terminal = isatty(STDERR_FILENO) == 1};
     int code = take_options(&j, argc, argv);
     bw_status s = j.ctx && j.scratch && sodium_init() >= 0 ? BW_OK : BW_ENOMEM;
     if (code == 0 && !s) {

@@ -1,6 +1,6 @@
-/* bailiwick query "text": asks a running cell over /v1/query and prints the hits, or the
- * cell's answer as it came (--json). Exit code: 0 answered (also without hits), 1 failed,
- * 2 wrong use. */
+/* bailiwick query "text": asks a running cell over /v1/query and prints the hits, or
+ * the cell's answer as it came (--json). Exit code: 0 answered (also without hits), 1
+ * failed, 2 wrong use. */
 #include "cli.h"
 #include "cli_words.h"
 #include "client.h"
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 
 static const char usage[] =
-    "Usage: bailiwick query TEXT --collection C [--purpose P] [--mode dense|bm25|hybrid]\n"
+    "Usage: bailiwick query TEXT --collection C [--purpose P] [--mode "
+    "dense|bm25|hybrid]\n"
     "                 [--limit N] [--filter JSON] [--explain] [--json]\n"
     "                 [--url URL] [--key-file FILE] [--ca FILE]\n";
 
@@ -39,7 +40,8 @@ static int take_options(ask *a, int argc, char **argv)
         } else if (n == 0 && strcmp(argv[i], "--limit") == 0 && value) {
             a->limit = strtoul(value, &end, 10);
             n = *value && !*end && a->limit ? 2 : 0;
-        } else if (n == 0 && (strcmp(argv[i], "--explain") == 0 || strcmp(argv[i], "--json") == 0)) {
+        } else if (n == 0 && (strcmp(argv[i], "--explain") == 0 ||
+                              strcmp(argv[i], "--json") == 0)) {
             *(argv[i][2] == 'e' ? &a->explain : &a->json) = true;
             n = 1;
         } else if (n == 0 && strncmp(argv[i], "--", 2) != 0 && !a->text) {
@@ -88,7 +90,8 @@ static void print_member(const bw_json *hit, const char *name, const char *label
 static void print_hit(const bw_json *hit, unsigned rank)
 {
     char text[400];
-    const bw_json *t = bw_json_get_value(hit, "text"), *score = bw_json_get_value(hit, "score");
+    const bw_json *t = bw_json_get_value(hit, "text"),
+                  *score = bw_json_get_value(hit, "score");
     (void)printf("%u. ", rank);
     print_member(hit, "source", "");
     print_member(hit, "page", ", page ");
@@ -141,7 +144,8 @@ int bw_cli_query(int argc, char **argv)
         request_body(&a, &body);
     if (!s)
         s = body.failed ? bw_fail_nomem(ctx)
-                        : bw_client_json(ctx, client, "POST", "/v1/query", bw_buf_view(&body), &answer);
+                        : bw_client_json(ctx, client, "POST", "/v1/query",
+                                         bw_buf_view(&body), &answer);
     code = s ? bw_cli_fail(ctx, "query") : print_answer(ctx, &a, answer);
     bw_buf_clear(&body);
     bw_client_close(client);

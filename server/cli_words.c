@@ -7,9 +7,10 @@ typedef enum word_kind { WORD_LIST, WORD_NUMBER, WORD_BOOL, WORD_TEXT } word_kin
 static const struct {
     const char *name;
     word_kind kind;
-} members[] = {{"tenant", WORD_TEXT},      {"regimes", WORD_LIST},   {"residency", WORD_LIST},
-               {"sensitivity", WORD_NUMBER}, {"categories", WORD_LIST}, {"labels", WORD_LIST},
-               {"purposes", WORD_LIST},    {"legal_hold", WORD_BOOL}};
+} members[] = {{"tenant", WORD_TEXT},     {"regimes", WORD_LIST},
+               {"residency", WORD_LIST},  {"sensitivity", WORD_NUMBER},
+               {"categories", WORD_LIST}, {"labels", WORD_LIST},
+               {"purposes", WORD_LIST},   {"legal_hold", WORD_BOOL}};
 enum { MEMBERS = sizeof members / sizeof *members };
 
 static size_t member_of(const char *name)
@@ -35,8 +36,11 @@ bool bw_label_words_take(bw_label_words *w, char *arg)
     if (eq)
         *eq = '\0';
     size_t i = member_of(arg);
-    if (!eq || i == MEMBERS || !value_ok(members[i].kind, eq + 1) || w->n == BW_LABEL_WORDS_MAX) {
-        (void)fprintf(stderr, "bailiwick: --label wants name=value with a known name, not %.60s\n", arg);
+    if (!eq || i == MEMBERS || !value_ok(members[i].kind, eq + 1) ||
+        w->n == BW_LABEL_WORDS_MAX) {
+        (void)fprintf(
+            stderr,
+            "bailiwick: --label wants name=value with a known name, not %.60s\n", arg);
         return false;
     }
     w->name[w->n] = arg;
@@ -44,7 +48,8 @@ bool bw_label_words_take(bw_label_words *w, char *arg)
     return true;
 }
 
-/* All values of one list member: words between commas, from every --label of that name. */
+/* All values of one list member: words between commas, from every --label of that name.
+ */
 static void put_list(const bw_label_words *w, const char *name, bw_buf *b)
 {
     bw_buf_putc(b, '[');
@@ -105,7 +110,8 @@ void bw_cli_plain(const char *text, size_t n, char *out, size_t cap)
     for (size_t i = 0; i < n && !cut; i++) {
         unsigned char c = (unsigned char)text[i];
         bool c1 = valid && c == 0xC2 && i + 1 < n && (unsigned char)text[i + 1] < 0xA0;
-        bool bidi = valid && c == 0xE2 && i + 2 < n && (unsigned char)text[i + 1] <= 0x81 &&
+        bool bidi = valid && c == 0xE2 && i + 2 < n &&
+                    (unsigned char)text[i + 1] <= 0x81 &&
                     (unsigned char)text[i + 1] >= 0x80;
         if (k + sizeof more + 4 > cap) {
             cut = true;

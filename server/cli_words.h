@@ -12,9 +12,11 @@ typedef struct bw_label_words { /* borrowed from argv, in the order given */
     size_t n;
 } bw_label_words;
 
-/* "name=value"; false (said on stderr) for an unknown name or a bad value. Cuts arg at '='. */
+/* "name=value"; false (said on stderr) for an unknown name or a bad value. Cuts arg at
+ * '='. */
 bool bw_label_words_take(bw_label_words *w, char *arg);
-/* One label object: the words, with the members of `over` (or NULL) in place of theirs. */
+/* One label object: the words, with the members of `over` (or NULL) in place of theirs.
+ */
 void bw_label_words_put(const bw_label_words *w, const bw_json *over, bw_buf *b);
 /* Copies text so that it cannot steer a terminal; cut to cap with an ellipsis. */
 void bw_cli_plain(const char *text, size_t n, char *out, size_t cap);

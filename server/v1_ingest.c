@@ -1,8 +1,8 @@
 /* POST /v1/ingest: a document in, its chunks as points in one transaction.
  *
  *   body -> collection (made if asked) -> class and decision Store -> decision Embed ->
- *   what the collection holds of this source -> unchanged? done : child process loads ->
- *   chunks -> vectors -> one bw_write: upserts, and deletes of what is left over
+ *   what the collection holds of this source -> unchanged? done : child process loads
+ * -> chunks -> vectors -> one bw_write: upserts, and deletes of what is left over
  *
  * Decisions come before the document is looked at. Idempotent by content: the digest in
  * the payload says that nothing has to be done. What the caller cannot see of the
@@ -15,11 +15,18 @@
 #include "../ingest/points.h"
 #include <sodium.h>
 
-enum { SOURCE_BYTES_MAX = 1024, NAME_BYTES_MAX = 1024, OLD_POINTS_MAX = 1 << 20, PAGE = 4096 };
+enum {
+    SOURCE_BYTES_MAX = 1024,
+    NAME_BYTES_MAX = 1024,
+    OLD_POINTS_MAX = 1 << 20,
+    PAGE = 4096
+};
 
 const bw_route bw_routes_ingest[] = {
-    {"POST", "/v1/ingest", bw_v1_ingest, BW_ROUTE_KEY, BW_ACTION_STORE, BW_FAMILY_V1, true},
-    {"POST", "/v1/query", bw_v1_query, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1, false},
+    {"POST", "/v1/ingest", bw_v1_ingest, BW_ROUTE_KEY, BW_ACTION_STORE, BW_FAMILY_V1,
+     true},
+    {"POST", "/v1/query", bw_v1_query, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1,
+     false},
     {NULL, NULL, NULL, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1, false},
 };
 
@@ -38,30 +45,34 @@ typedef struct ingest {
     bw_access access;
     bw_point_id *old; /* of this source, visible; ascending by id */
     size_t nold, cap_old;
-    size_t old_same;    /* of them: same digest and class */
+    size_t old_same;     /* of them: same digest and class */
     uint64_t old_chunks; /* "chunks" that those name */
 } ingest;
 
 /* ---- the body ---- */
 
-bw_status bw_v1_text(bw_ctx *ctx, const bw_json *body, const char *name, size_t lo, size_t hi, bw_str *out)
+bw_status bw_v1_text(bw_ctx *ctx, const bw_json *body, const char *name, size_t lo,
+                     size_t hi, bw_str *out)
 {
     const bw_json *v = bw_json_get_value(body, name);
     const char *at = v ? bw_json_pointer(ctx, v) : bw_arena_printf(ctx, "/%s", name);
     if (!v || v->kind != BW_JSON_STRING || v->str.len < lo || v->str.len > hi)
-        return bw_fail_at(ctx, BW_EINVALID, at ? at : "", "%s: wants a string of %zu to %zu bytes", name, lo, hi);
+        return bw_fail_at(ctx, BW_EINVALID, at ? at : "",
+                          "%s: wants a string of %zu to %zu bytes", name, lo, hi);
     *out = v->str;
     return BW_OK;
 }
 
-bw_status bw_v1_number(bw_ctx *ctx, const bw_json *o, const char *name, uint32_t lo, uint32_t hi, uint32_t *out)
+bw_status bw_v1_number(bw_ctx *ctx, const bw_json *o, const char *name, uint32_t lo,
+                       uint32_t hi, uint32_t *out)
 {
     const bw_json *v = bw_json_get_value(o, name);
     uint64_t n;
     if (!v)
         return BW_OK;
     if (!bw_json_u64(v, &n) || n < lo || n > hi)
-        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v), "%s: wants an integer of %u to %u", name, lo, hi);
+        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v),
+                          "%s: wants an integer of %u to %u", name, lo, hi);
     *out = (uint32_t)n;
     return BW_OK;
 }
@@ -70,7 +81,8 @@ bw_status bw_v1_flag(bw_ctx *ctx, const bw_json *o, const char *name, bool *out)
 {
     const bw_json *v = bw_json_get_value(o, name);
     if (v && !bw_json_is_bool(v))
-        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v), "%s: wants true or false", name);
+        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v),
+                          "%s: wants true or false", name);
     *out = v ? v->kind == BW_JSON_TRUE : *out;
     return BW_OK;
 }
@@ -82,9 +94,11 @@ static bw_status decode_base64(bw_ctx *ctx, bw_str text, bw_str *out)
     const char *end = NULL;
     if (!bin)
         return bw_fail_nomem(ctx);
-    if (sodium_base642bin(bin, cap, text.ptr, text.len, NULL, &n, &end, sodium_base64_VARIANT_ORIGINAL) != 0 ||
+    if (sodium_base642bin(bin, cap, text.ptr, text.len, NULL, &n, &end,
+                          sodium_base64_VARIANT_ORIGINAL) != 0 ||
         end != text.ptr + text.len)
-        return bw_fail_at(ctx, BW_EINVALID, "/content_base64", "content_base64: not base64 (RFC 4648, with padding)");
+        return bw_fail_at(ctx, BW_EINVALID, "/content_base64",
+                          "content_base64: not base64 (RFC 4648, with padding)");
     *out = (bw_str){(const char *)bin, n};
     return BW_OK;
 }
@@ -104,7 +118,8 @@ static bw_status read_content(ingest *x, const bw_json *body)
     return base64.ptr ? decode_base64(x->ctx, base64, &x->bytes) : BW_OK;
 }
 
-/* media_type, else the ending of name or source, else plain text when `text` was sent. */
+/* media_type, else the ending of name or source, else plain text when `text` was sent.
+ */
 static bw_status read_media(ingest *x, const bw_json *body)
 {
     bw_str type = {NULL, 0}, name = {NULL, 0};
@@ -112,15 +127,18 @@ static bw_status read_media(ingest *x, const bw_json *body)
     if (!s)
         s = bw_v1_string(x->ctx, body, "name", &name);
     if (!s && name.len > NAME_BYTES_MAX)
-        s = bw_fail_at(x->ctx, BW_EINVALID, "/name", "name: longer than %d bytes", NAME_BYTES_MAX);
+        s = bw_fail_at(x->ctx, BW_EINVALID, "/name", "name: longer than %d bytes",
+                       NAME_BYTES_MAX);
     if (s)
         return s;
-    x->media = type.len ? bw_media_from_type(type) : bw_media_from_name(name.len ? name : x->source.source);
+    x->media = type.len ? bw_media_from_type(type)
+                        : bw_media_from_name(name.len ? name : x->source.source);
     if (x->media == BW_MEDIA_UNKNOWN && !type.len && bw_json_get_value(body, "text"))
         x->media = BW_MEDIA_TEXT;
     if (x->media == BW_MEDIA_UNKNOWN)
         return bw_fail_at(x->ctx, BW_EINVALID, type.len ? "/media_type" : "/name",
-                          "the kind of this document is not known: text, Markdown, HTML and PDF are read");
+                          "the kind of this document is not known: text, Markdown, "
+                          "HTML and PDF are read");
     return BW_OK;
 }
 
@@ -130,13 +148,15 @@ static bw_status read_facts(ingest *x, const bw_json *body)
     bw_point_facts *f = &x->source.facts;
     bw_status s = bw_v1_string(x->ctx, body, "expires_at", &expires);
     if (!s && expires.ptr && !bw_time_parse(expires, &f->expires_at_ns))
-        s = bw_fail_at(x->ctx, BW_EINVALID, "/expires_at", "expires_at: wants a date-time (RFC 3339)");
+        s = bw_fail_at(x->ctx, BW_EINVALID, "/expires_at",
+                       "expires_at: wants a date-time (RFC 3339)");
     if (!s && expires.ptr && f->expires_at_ns == 0)
         f->expires_at_ns = 1; /* 0 would mean never */
     if (!s)
         s = bw_v1_string(x->ctx, body, "subject", &x->subject);
     if (!s && x->subject.ptr && (x->subject.len == 0 || x->subject.len > 1024))
-        s = bw_fail_at(x->ctx, BW_EINVALID, "/subject", "subject: wants 1 to 1024 bytes");
+        s = bw_fail_at(x->ctx, BW_EINVALID, "/subject",
+                       "subject: wants 1 to 1024 bytes");
     f->source = x->source.source;
     return s;
 }
@@ -162,15 +182,18 @@ static bw_status read_chunk_sizes(ingest *x, const bw_json *body)
 
 static bw_status read_body(ingest *x)
 {
-    static const char *const allowed[] = {"collection", "source", "media_type", "name", "content_base64", "text",
-                                          "labels", "expires_at", "subject", "create", "chunk", NULL};
+    static const char *const allowed[] = {
+        "collection", "source",     "media_type", "name",   "content_base64", "text",
+        "labels",     "expires_at", "subject",    "create", "chunk",          NULL};
     const bw_json *body;
     const char *why;
     bw_status s = bw_v1_body(x->r, allowed, &body);
     if (!s)
-        s = bw_v1_text(x->ctx, body, "collection", 1, BW_LIMIT_COLLECTION_NAME, &x->source.collection);
+        s = bw_v1_text(x->ctx, body, "collection", 1, BW_LIMIT_COLLECTION_NAME,
+                       &x->source.collection);
     if (!s && !bw_qdrant__name_valid(x->source.collection, &why))
-        s = bw_fail_at(x->ctx, BW_EINVALID, "/collection", "collection: the name %s", why);
+        s = bw_fail_at(x->ctx, BW_EINVALID, "/collection", "collection: the name %s",
+                       why);
     if (!s)
         s = bw_v1_text(x->ctx, body, "source", 1, SOURCE_BYTES_MAX, &x->source.source);
     if (!s)
@@ -193,15 +216,20 @@ static bw_status read_body(ingest *x)
 
 /* ---- the collection ---- */
 
-bw_status bw_v1_encoder(bw_request *r, const bw_collection_info *info, const bw_encoder **out)
+bw_status bw_v1_encoder(bw_request *r, const bw_collection_info *info,
+                        const bw_encoder **out)
 {
     const bw_encoder *e = bw_server_encoder(r->server);
     if (!e)
-        return bw_fail(r->ctx, BW_ECONFLICT, "this cell has no encoder (model.folder in its configuration)");
+        return bw_fail(r->ctx, BW_ECONFLICT,
+                       "this cell has no encoder (model.folder in its configuration)");
     const bw_vector_spec *v = bw_qdrant__spec(info, BW_STR(""));
     if (!v || v->sparse || v->dim != bw_encoder_dim(e))
-        return bw_fail(r->ctx, BW_ECONFLICT, "the collection has no unnamed vector of %u values, which the cell's "
-                       "encoder makes", bw_encoder_dim(e));
+        return bw_fail(
+            r->ctx, BW_ECONFLICT,
+            "the collection has no unnamed vector of %u values, which the cell's "
+            "encoder makes",
+            bw_encoder_dim(e));
     bw_str model = bw_encoder_model(e);
     bw_qdrant_parse p = {.ctx = r->ctx, .info = info};
     bw_status s = bw_qdrant__model(&p, model, &model);
@@ -216,13 +244,18 @@ static bw_status create_collection(ingest *x)
     bw_request *r = x->r;
     const bw_encoder *e = bw_server_encoder(r->server);
     if (!e)
-        return bw_fail(x->ctx, BW_ECONFLICT, "this cell has no encoder (model.folder in its configuration)");
-    bw_status s = bw_gate__object(r, BW_ACTION_MANAGE_COLLECTION, "Collection", x->source.collection);
+        return bw_fail(x->ctx, BW_ECONFLICT,
+                       "this cell has no encoder (model.folder in its configuration)");
+    bw_status s = bw_gate__object(r, BW_ACTION_MANAGE_COLLECTION, "Collection",
+                                  x->source.collection);
     if (s)
         return s;
     bw_str model = bw_encoder_model(e);
-    const char *text = bw_arena_printf(x->ctx, "{\"vectors\":{\"size\":%u,\"distance\":\"Cosine\"},\"metadata\":"
-                                       "{\"_model\":\"%.*s\"}}", bw_encoder_dim(e), (int)model.len, model.ptr);
+    const char *text = bw_arena_printf(
+        x->ctx,
+        "{\"vectors\":{\"size\":%u,\"distance\":\"Cosine\"},\"metadata\":"
+        "{\"_model\":\"%.*s\"}}",
+        bw_encoder_dim(e), (int)model.len, model.ptr);
     bw_qdrant_parse p = {.ctx = x->ctx};
     bw_qdrant_schema schema;
     const bw_json *body;
@@ -231,24 +264,32 @@ static bw_status create_collection(ingest *x)
         s = bw_qdrant__create(&p, body, &schema);
     if (s)
         return s;
-    bw_collection_info info = {.tenant = x->source.tenant, .name = x->source.collection, .vectors = schema.vectors,
-                               .nvectors = schema.nvectors, .settings = schema.settings};
-    bw_index_spec index = {.field = BW_STR("metadata.source"), .type = BW_STR("keyword")};
+    bw_collection_info info = {.tenant = x->source.tenant,
+                               .name = x->source.collection,
+                               .vectors = schema.vectors,
+                               .nvectors = schema.nvectors,
+                               .settings = schema.settings};
+    bw_index_spec index = {.field = BW_STR("metadata.source"),
+                           .type = BW_STR("keyword")};
     bw_engine *engine = bw_server_engine(r->server);
     s = bw_collection_create(x->ctx, engine, &info);
     if (s == BW_EEXISTS)
         return BW_OK; /* another request was faster */
-    return s ? s : bw_collection_index_put(x->ctx, engine, info.tenant, info.name, &index);
+    return s ? s
+             : bw_collection_index_put(x->ctx, engine, info.tenant, info.name, &index);
 }
 
 static bw_status find_collection(ingest *x)
 {
     bw_permit permit;
-    bw_status s = bw_gate_permit(x->r, x->source.collection, BW_ACTION_QUERY, &x->info, &permit);
+    bw_status s =
+        bw_gate_permit(x->r, x->source.collection, BW_ACTION_QUERY, &x->info, &permit);
     if (s != BW_ENOTFOUND || !x->create)
         return s;
     s = create_collection(x);
-    return s ? s : bw_gate_permit(x->r, x->source.collection, BW_ACTION_QUERY, &x->info, &permit);
+    return s ? s
+             : bw_gate_permit(x->r, x->source.collection, BW_ACTION_QUERY, &x->info,
+                              &permit);
 }
 
 /* Embed moves the text to the encoder's place: this cell. No purpose is claimed yet, so
@@ -266,7 +307,8 @@ static bw_status decide_embed(ingest *x)
         return s;
     bw_gate__question(r, BW_ACTION_EMBED, &q);
     q.purpose = BW_STR("");
-    s = bw_decide_class(x->ctx, bw_server_authority(r->server), &q, &x->source.class_id, labels, &d);
+    s = bw_decide_class(x->ctx, bw_server_authority(r->server), &q, &x->source.class_id,
+                        labels, &d);
     if (s || d.allow)
         return s;
     return bw_gate_denied(r, &x->source.class_id, BW_ACTION_EMBED);
@@ -286,9 +328,10 @@ static bw_status note_old(ingest *x, const bw_hit *hit)
     bw_json *payload;
     if (x->nold == x->cap_old) {
         size_t cap = x->cap_old ? 2 * x->cap_old : 256;
-        bw_point_id *p = cap <= OLD_POINTS_MAX
-                             ? bw_arena_grow(x->ctx, x->old, x->nold * sizeof *p, cap * sizeof *p)
-                             : NULL;
+        bw_point_id *p =
+            cap <= OLD_POINTS_MAX
+                ? bw_arena_grow(x->ctx, x->old, x->nold * sizeof *p, cap * sizeof *p)
+                : NULL;
         if (!p)
             return bw_fail_nomem(x->ctx);
         x->old = p;
@@ -297,7 +340,9 @@ static bw_status note_old(ingest *x, const bw_hit *hit)
     x->old[x->nold++] = hit->id;
     bw_status s = bw_json_parse(x->ctx, hit->payload, BW_QDRANT_JSON, &payload);
     if (s)
-        return s == BW_EINVALID ? bw_fail(x->ctx, BW_ECORRUPT, "a stored payload is no JSON") : s;
+        return s == BW_EINVALID
+                   ? bw_fail(x->ctx, BW_ECORRUPT, "a stored payload is no JSON")
+                   : s;
     const bw_json *metadata = bw_json_get(payload, "metadata");
     if (same_content(x, hit, metadata)) {
         x->old_same++;
@@ -309,17 +354,21 @@ static bw_status note_old(ingest *x, const bw_hit *hit)
 static bw_status find_old(ingest *x)
 {
     bw_value value = {.kind = BW_VALUE_STRING, .str = x->source.source};
-    bw_condition is_source = {.kind = BW_COND_MATCH_VALUE, .key = BW_STR("metadata.source"), .values = &value,
+    bw_condition is_source = {.kind = BW_COND_MATCH_VALUE,
+                              .key = BW_STR("metadata.source"),
+                              .values = &value,
                               .nvalues = 1};
     bw_filter filter = {.must = &is_source, .nmust = 1};
     bw_scroll page = {.filter = &filter, .limit = PAGE, .show_all_copies = true};
-    bw_read read = {.tenant = x->source.tenant, .name = x->info.name, .permit = &x->access.read};
+    bw_read read = {
+        .tenant = x->source.tenant, .name = x->info.name, .permit = &x->access.read};
     bool more = true;
     bw_status s = BW_OK;
     while (more && !s) {
         bw_result *result = NULL;
         size_t n = 0;
-        s = bw_scroll_run(x->ctx, bw_server_engine(x->r->server), &read, &page, &result);
+        s = bw_scroll_run(x->ctx, bw_server_engine(x->r->server), &read, &page,
+                          &result);
         const bw_hit *hits = s ? NULL : bw_result_hits(result, 0, &n);
         for (size_t i = 0; i < n && !s; i++)
             s = note_old(x, &hits[i]);
@@ -339,7 +388,8 @@ static bw_action denied_action(const ingest *x, const bw_class_id *id)
     return bw_permit_has(&x->access.remove, id) ? BW_ACTION_RELABEL : BW_ACTION_DELETE;
 }
 
-static bw_status write_points(ingest *x, const bw_point *points, size_t n, size_t *ndeleted)
+static bw_status write_points(ingest *x, const bw_point *points, size_t n,
+                              size_t *ndeleted)
 {
     bw_map *fresh = bw_map_new();
     bw_point_id *gone = bw_arena_calloc(x->ctx, x->nold + 1, sizeof *gone);
@@ -359,24 +409,29 @@ static bw_status write_points(ingest *x, const bw_point *points, size_t n, size_
     if (s || nops == 0)
         return s;
     bw_write_result result = {0};
-    s = bw_write(x->ctx, bw_server_engine(x->r->server), x->source.tenant, x->info.name, &x->access, ops + first,
-                 nops, &result);
+    s = bw_write(x->ctx, bw_server_engine(x->r->server), x->source.tenant, x->info.name,
+                 &x->access, ops + first, nops, &result);
     if (s == BW_EDENIED)
-        return bw_gate_denied(x->r, &result.denied_class, denied_action(x, &result.denied_class));
+        return bw_gate_denied(x->r, &result.denied_class,
+                              denied_action(x, &result.denied_class));
     for (size_t i = 0; i < n && !s; i++)
         bw_audit_add_id(x->r->audit, &points[i].id, &points[i].class_id);
     return s;
 }
 
-static bw_status answer(ingest *x, bw_response *out, const bw_document *d, size_t n, size_t deleted, bool unchanged)
+static bw_status answer(ingest *x, bw_response *out, const bw_document *d, size_t n,
+                        size_t deleted, bool unchanged)
 {
     char hex[BW_CLASS_TEXT + 1];
     bw_buf *b = &out->body;
     bw_class_id_hex(&x->source.class_id, hex);
     bw_buf_puts(b, "{\"source\":");
     bw_json_put_str(b, x->source.source);
-    bw_buf_printf(b, ",\"unchanged\":%s,\"chunks\":%zu,\"deleted\":%zu,\"class\":\"%s\",\"digest\":\"%.*s\"",
-                  unchanged ? "true" : "false", n, deleted, hex, (int)x->source.digest.len, x->source.digest.ptr);
+    bw_buf_printf(b,
+                  ",\"unchanged\":%s,\"chunks\":%zu,\"deleted\":%zu,\"class\":\"%s\","
+                  "\"digest\":\"%.*s\"",
+                  unchanged ? "true" : "false", n, deleted, hex,
+                  (int)x->source.digest.len, x->source.digest.ptr);
     if (d) {
         bw_buf_puts(b, ",\"title\":");
         if (d->title.len)
@@ -404,7 +459,8 @@ static bw_status load_and_write(ingest *x, bw_response *out)
     if (!s)
         s = bw_document_chunk(x->ctx, &d, &x->chunk, &chunks, &n);
     if (!s && n > BW_LIMIT_POINTS)
-        s = bw_fail(x->ctx, BW_EINVALID, "the document gives more than %d chunks", BW_LIMIT_POINTS);
+        s = bw_fail(x->ctx, BW_EINVALID, "the document gives more than %d chunks",
+                    BW_LIMIT_POINTS);
     if (s) {
         out->status = s == BW_EINVALID ? 422 : 0;
         return s;
@@ -417,7 +473,8 @@ static bw_status load_and_write(ingest *x, bw_response *out)
 
 bw_status bw_v1_ingest(bw_request *r, bw_response *out)
 {
-    ingest x = {.r = r, .ctx = r->ctx, .source = {.tenant = r->caller->principal.tenant}};
+    ingest x = {
+        .r = r, .ctx = r->ctx, .source = {.tenant = r->caller->principal.tenant}};
     bw_status s = read_body(&x);
     if (!s)
         s = find_collection(&x);
@@ -427,7 +484,8 @@ bw_status bw_v1_ingest(bw_request *r, bw_response *out)
         return s;
     x.source.collection = x.info.name; /* it may have come by an alias */
     s = bw_v1_encoder(r, &x.info, &x.encoder);
-    if (!s && (s = bw_gate_class(r, &x.info, x.labels, &x.source.class_id)) == BW_EINVALID)
+    if (!s &&
+        (s = bw_gate_class(r, &x.info, x.labels, &x.source.class_id)) == BW_EINVALID)
         out->status = 422;
     if (!s)
         s = decide_embed(&x);
@@ -438,7 +496,8 @@ bw_status bw_v1_ingest(bw_request *r, bw_response *out)
     if (s)
         return s;
     x.source.facts.model = bw_encoder_model(x.encoder);
-    s = bw_source_digest(x.ctx, x.bytes, x.media, x.encoder, &x.chunk, &x.source, &x.source.digest);
+    s = bw_source_digest(x.ctx, x.bytes, x.media, x.encoder, &x.chunk, &x.source,
+                         &x.source.digest);
     if (!s)
         s = find_old(&x);
     if (s)

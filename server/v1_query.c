@@ -1,15 +1,20 @@
 /* POST /v1/query: a question as text; dense, BM25 or both, over the classes that the
  * policies let this caller read for this purpose.
  *
- * The text is embedded by the cell's own encoder and goes nowhere else. It belongs to no
- * class; what it may be compared with is decided by the permitted set alone.
- * hybrid: reciprocal rank fusion with k = 60 and ranks from 1 (Cormack et al. 2009) over
- * the first max(100, limit) of each; the engine's ranks count from 0, so its k is 61.
+ * The text is embedded by the cell's own encoder and goes nowhere else. It belongs to
+ * no class; what it may be compared with is decided by the permitted set alone. hybrid:
+ * reciprocal rank fusion with k = 60 and ranks from 1 (Cormack et al. 2009) over the
+ * first max(100, limit) of each; the engine's ranks count from 0, so its k is 61.
  * Answer: {"hits": [{"id", "score", "text", "title", "source", "page", "headings",
  * "labels", "class", "version"}], "explain"?}. Every class's copy of an id is shown. */
 #include "v1_ingest.h"
 
-enum { QUERY_BYTES_MAX = 65536, QUERY_LIMIT_MAX = 1000, CANDIDATES_MIN = 100, RRF_K = 61 };
+enum {
+    QUERY_BYTES_MAX = 65536,
+    QUERY_LIMIT_MAX = 1000,
+    CANDIDATES_MIN = 100,
+    RRF_K = 61
+};
 
 typedef enum query_mode { MODE_DENSE, MODE_BM25, MODE_HYBRID } query_mode;
 
@@ -42,19 +47,22 @@ static bw_status read_mode(ask *x, const bw_json *body)
     else if (bw_str_is(mode, "hybrid"))
         x->mode = MODE_HYBRID;
     else
-        return bw_fail_at(x->ctx, BW_EINVALID, "/mode", "mode: wants dense, bm25 or hybrid");
+        return bw_fail_at(x->ctx, BW_EINVALID, "/mode",
+                          "mode: wants dense, bm25 or hybrid");
     return BW_OK;
 }
 
 static bw_status read_body(ask *x, const bw_json **filter)
 {
-    static const char *const allowed[] = {"query", "collection", "limit", "mode", "filter", "explain", NULL};
+    static const char *const allowed[] = {"query",  "collection", "limit", "mode",
+                                          "filter", "explain",    NULL};
     const bw_json *body;
     bw_status s = bw_v1_body(x->r, allowed, &body);
     if (!s)
         s = bw_v1_text(x->ctx, body, "query", 1, QUERY_BYTES_MAX, &x->text);
     if (!s)
-        s = bw_v1_text(x->ctx, body, "collection", 1, BW_LIMIT_COLLECTION_NAME, &x->collection);
+        s = bw_v1_text(x->ctx, body, "collection", 1, BW_LIMIT_COLLECTION_NAME,
+                       &x->collection);
     if (!s)
         s = bw_v1_number(x->ctx, body, "limit", 1, QUERY_LIMIT_MAX, &x->limit);
     if (!s)
@@ -73,24 +81,38 @@ static bw_status embed(ask *x)
         return s;
     x->dim = bw_encoder_dim(e);
     x->vector = bw_arena_calloc(x->ctx, x->dim, sizeof *x->vector);
-    return x->vector ? bw_encoder_encode(x->ctx, e, &x->text, 1, x->vector) : bw_fail_nomem(x->ctx);
+    return x->vector ? bw_encoder_encode(x->ctx, e, &x->text, 1, x->vector)
+                     : bw_fail_nomem(x->ctx);
 }
 
 static bw_status run(ask *x, bw_result **out)
 {
     uint32_t candidates = x->limit > CANDIDATES_MIN ? x->limit : CANDIDATES_MIN;
-    bw_query dense = {.kind = BW_QUERY_NEAREST, .using_name = BW_STR(""), .filter = x->filter, .limit = candidates,
-                      .target = {.vector = {.name = BW_STR(""), .values = x->vector, .n = x->dim}}};
-    bw_query words = {.kind = BW_QUERY_TEXT, .using_name = BW_STR(""), .text = x->text, .filter = x->filter,
+    bw_query dense = {
+        .kind = BW_QUERY_NEAREST,
+        .using_name = BW_STR(""),
+        .filter = x->filter,
+        .limit = candidates,
+        .target = {.vector = {.name = BW_STR(""), .values = x->vector, .n = x->dim}}};
+    bw_query words = {.kind = BW_QUERY_TEXT,
+                      .using_name = BW_STR(""),
+                      .text = x->text,
+                      .filter = x->filter,
                       .limit = candidates};
     bw_query both[2] = {dense, words};
     bw_query root = x->mode == MODE_DENSE ? dense : words;
     if (x->mode == MODE_HYBRID)
-        root = (bw_query){.kind = BW_QUERY_FUSION_RRF, .using_name = BW_STR(""), .rrf_k = RRF_K, .prefetch = both,
+        root = (bw_query){.kind = BW_QUERY_FUSION_RRF,
+                          .using_name = BW_STR(""),
+                          .rrf_k = RRF_K,
+                          .prefetch = both,
                           .nprefetch = 2};
     root.limit = x->limit;
     root.show_all_copies = true;
-    bw_read read = {.tenant = x->info.tenant, .name = x->info.name, .permit = &x->permit, .now_ns = x->r->now_ns,
+    bw_read read = {.tenant = x->info.tenant,
+                    .name = x->info.name,
+                    .permit = &x->permit,
+                    .now_ns = x->r->now_ns,
                     .explain = x->explain};
     return bw_query_run(x->ctx, bw_server_engine(x->r->server), &read, &root, 1, out);
 }
@@ -124,10 +146,15 @@ static bw_status put_hit(ask *x, bw_buf *b, const bw_hit *hit)
 {
     bw_json *payload = NULL;
     bw_arena_mark mark = bw_arena_mark_get(x->ctx);
-    bw_status s = hit->payload.len ? bw_json_parse(x->ctx, hit->payload, BW_QDRANT_JSON, &payload) : BW_OK;
+    bw_status s = hit->payload.len
+                      ? bw_json_parse(x->ctx, hit->payload, BW_QDRANT_JSON, &payload)
+                      : BW_OK;
     if (s)
-        return s == BW_EINVALID ? bw_fail(x->ctx, BW_ECORRUPT, "a stored payload is no JSON") : s;
-    const bw_json *m = bw_json_get(payload, "metadata"), *text = bw_json_get(payload, "page_content");
+        return s == BW_EINVALID
+                   ? bw_fail(x->ctx, BW_ECORRUPT, "a stored payload is no JSON")
+                   : s;
+    const bw_json *m = bw_json_get(payload, "metadata"),
+                  *text = bw_json_get(payload, "page_content");
     bw_json_sep(b);
     bw_buf_puts(b, "{\"id\":");
     bw_json_put_point_id(b, &hit->id);
@@ -140,7 +167,8 @@ static bw_status put_hit(ask *x, bw_buf *b, const bw_hit *hit)
         bw_buf_str(b, text->raw);
     else
         bw_buf_puts(b, "null");
-    static const char *const shown[] = {"title", "source", "page", "headings", "byte_begin", "byte_end"};
+    static const char *const shown[] = {"title",    "source",     "page",
+                                        "headings", "byte_begin", "byte_end"};
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
         put_value(b, shown[i], bw_json_get(m, shown[i]));
     bw_arena_release(x->ctx, mark);

@@ -17,7 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             for (size_t cols = 1; cols <= 64; cols *= 4) {
                 size_t rows = bw_safetensors_rows(&s, name, cols);
                 if (rows && rows * cols <= 4096)
-                    bw_require(bw_safetensors_read(ctx, &s, name, rows, cols, out) == BW_OK);
+                    bw_require(bw_safetensors_read(ctx, &s, name, rows, cols, out) ==
+                               BW_OK);
                 (void)!bw_safetensors_read(ctx, &s, name, 1, cols, out);
             }
         }

@@ -22,7 +22,8 @@ static void run(bw_ctx *ctx, bw_str vocabulary, bool json, bw_str text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char fixed[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n##a\n##b\nab\n##ab\nz\xC3\xBC\n\xE6\x97\xA5\n.\n,\n";
+    static const char fixed[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n##a\n##"
+                                "b\nab\n##ab\nz\xC3\xBC\n\xE6\x97\xA5\n.\n,\n";
     bw_ctx *ctx = bw_ctx_new(0);
     bw_require(ctx != NULL);
     const uint8_t *zero = size ? memchr(data, 0, size) : NULL;

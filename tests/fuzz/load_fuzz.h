@@ -10,12 +10,15 @@ static inline void load_fuzz(bw_media media, const uint8_t *data, size_t size)
     const bw_chunk *chunks = NULL;
     size_t n = 0;
     bw_require(ctx != NULL);
-    if (bw_document_load_inline(ctx, media, (bw_str){(const char *)data, size}, &d) == BW_OK) {
-        bw_require(bw_utf8_valid(d.text.ptr, d.text.len) && bw_utf8_valid(d.title.ptr, d.title.len));
+    if (bw_document_load_inline(ctx, media, (bw_str){(const char *)data, size}, &d) ==
+        BW_OK) {
+        bw_require(bw_utf8_valid(d.text.ptr, d.text.len) &&
+                   bw_utf8_valid(d.title.ptr, d.title.len));
         bw_require(memchr(d.text.ptr, 0, d.text.len) == NULL);
         uint64_t end = 0;
         for (size_t i = 0; i < d.nblocks; i++) {
-            bw_require(d.blocks[i].byte_begin >= end && d.blocks[i].byte_end > d.blocks[i].byte_begin);
+            bw_require(d.blocks[i].byte_begin >= end &&
+                       d.blocks[i].byte_end > d.blocks[i].byte_begin);
             end = d.blocks[i].byte_end;
         }
         bw_require(end == d.text.len);

@@ -18,7 +18,8 @@ typedef struct embed_state {
 
 static int fail_with(const bw_ctx *ctx, const char *what)
 {
-    fprintf(stderr, "bw_embed: %s: %s\n", what, ctx ? bw_ctx_message(ctx) : "out of memory");
+    fprintf(stderr, "bw_embed: %s: %s\n", what,
+            ctx ? bw_ctx_message(ctx) : "out of memory");
     return 1;
 }
 
@@ -91,8 +92,8 @@ int main(int argc, char **argv)
         rc = flush_batch(&s);
     double seconds = (double)(bw_clock_mono_ns() - begin) / 1e9;
     if (rc == 0)
-        fprintf(stderr, "%zu texts, %zu tokens, %.2f s, %.1f texts/s\n", s.rows, s.tokens, seconds,
-                (double)s.rows / seconds);
+        fprintf(stderr, "%zu texts, %zu tokens, %.2f s, %.1f texts/s\n", s.rows,
+                s.tokens, seconds, (double)s.rows / seconds);
     bw_encoder_close(s.e);
     bw_free(s.out);
     bw_ctx_free(s.ctx);

@@ -1,8 +1,8 @@
 /* The encoder against the recorded reference (retrieval/encoder-reference.jsonl): the
- * same token ids for all texts, cosine >= 0.9999; and the promise of encoder.h: the same
- * bits alone, in any batch, with any number of threads, on every ISA. A debug build
- * takes every sixteenth text for the vectors (all of them for the ids).
- * BW_MODEL names the model's folder; else the one that server/deps.sh installs. */
+ * same token ids for all texts, cosine >= 0.9999; and the promise of encoder.h: the
+ * same bits alone, in any batch, with any number of threads, on every ISA. A debug
+ * build takes every sixteenth text for the vectors (all of them for the ids). BW_MODEL
+ * names the model's folder; else the one that server/deps.sh installs. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -25,7 +25,8 @@ typedef struct reference {
 static const char *model_folder(void)
 {
     static char path[4096];
-    const char *model = getenv("BW_MODEL"), *deps = getenv("BW_DEPS"), *home = getenv("HOME");
+    const char *model = getenv("BW_MODEL"), *deps = getenv("BW_DEPS"),
+               *home = getenv("HOME");
     if (model)
         return model;
     if (deps)
@@ -96,7 +97,8 @@ static void encoder__ids_equal_the_reference(void **state)
         size_t n;
         assert_true(r->ids[i]->count < 8192);
         assert_int_equal(bw_json_u32(r->ctx, r->ids[i], want), BW_OK);
-        assert_int_equal(bw_encoder_tokenize(r->ctx, r->e, r->text[i], &ids, &n), BW_OK);
+        assert_int_equal(bw_encoder_tokenize(r->ctx, r->e, r->text[i], &ids, &n),
+                         BW_OK);
         if (n != r->ids[i]->count || memcmp(ids, want, n * sizeof *ids) != 0) {
             print_error("text %zu: %zu ids, expected %u\n", i, n, r->ids[i]->count);
             bad++;
@@ -118,7 +120,8 @@ static void encoder__vectors_are_near_the_reference(void **state)
     bw_str texts[TEXTS_MAX];
     for (size_t i = 0; i < r->n; i += STRIDE)
         texts[n++] = r->text[i];
-    float *got = bw_arena_calloc(r->ctx, n * dim, sizeof *got), *want = bw_arena_calloc(r->ctx, dim, sizeof *want);
+    float *got = bw_arena_calloc(r->ctx, n * dim, sizeof *got),
+          *want = bw_arena_calloc(r->ctx, dim, sizeof *want);
     assert_int_equal(bw_encoder_encode(r->ctx, r->e, texts, n, got), BW_OK);
     double worst = 1;
     for (size_t i = 0; i < n; i++) {
@@ -147,10 +150,12 @@ static void encoder__bits_do_not_depend_on_company(void **state)
     bw_str texts[N];
     for (size_t i = 0; i < N; i++)
         texts[i] = r->text[i * r->n / N];
-    float *alone = bw_arena_calloc(r->ctx, N * dim, sizeof *alone), *got = bw_arena_calloc(r->ctx, N * dim, sizeof *got);
+    float *alone = bw_arena_calloc(r->ctx, N * dim, sizeof *alone),
+          *got = bw_arena_calloc(r->ctx, N * dim, sizeof *got);
     bw_encoder__set_threads(1);
     for (size_t i = 0; i < N; i++)
-        assert_int_equal(bw_encoder_encode(r->ctx, r->e, texts + i, 1, alone + i * dim), BW_OK);
+        assert_int_equal(bw_encoder_encode(r->ctx, r->e, texts + i, 1, alone + i * dim),
+                         BW_OK);
     for (unsigned threads = 1; threads <= 4; threads += 3) {
         bw_encoder__set_threads(threads);
         memset(got, 0, bytes);
@@ -158,9 +163,12 @@ static void encoder__bits_do_not_depend_on_company(void **state)
         assert_memory_equal(got, alone, bytes);
     }
     bw_encoder__set_threads(0);
-    for (size_t first = 1; first < N; first += N / 3) { /* other neighbours, other groups */
-        assert_int_equal(bw_encoder_encode(r->ctx, r->e, texts + first, N - first, got), BW_OK);
-        assert_memory_equal(got, alone + first * dim, bytes - first * dim * sizeof(float));
+    for (size_t first = 1; first < N;
+         first += N / 3) { /* other neighbours, other groups */
+        assert_int_equal(bw_encoder_encode(r->ctx, r->e, texts + first, N - first, got),
+                         BW_OK);
+        assert_memory_equal(got, alone + first * dim,
+                            bytes - first * dim * sizeof(float));
     }
 }
 
@@ -169,7 +177,9 @@ static void encoder__bits_do_not_depend_on_the_isa(void **state)
     reference *r = *state;
     static const char *const isas[] = {"scalar", "avx2", "avx512"};
     size_t dim = bw_encoder_dim(r->e);
-    bw_str texts[] = {BW_STR("Where may the patient records be stored?"), BW_STR(""), BW_STR("\xC3\x9C" "ber 日本 x")};
+    bw_str texts[] = {BW_STR("Where may the patient records be stored?"), BW_STR(""),
+                      BW_STR("\xC3\x9C"
+                             "ber 日本 x")};
     float want[3 * 384], got[3 * 384];
     assert_true(dim <= 384);
     bw_encoder__set_isa(r->e, NULL);

@@ -29,7 +29,8 @@ static void gemm__levels_give_the_same_bits(void **state)
     float *panels = bw_alloc_vectors(bw_gemm_panel_floats(N, K) * sizeof *panels);
     assert_non_null(panels);
     for (int round = 0; round < 60; round++) {
-        size_t m = 1 + (size_t)round % M, k = 1 + (size_t)(round * 7) % K, n = 1 + (size_t)(round * 13) % N;
+        size_t m = 1 + (size_t)round % M, k = 1 + (size_t)(round * 7) % K,
+               n = 1 + (size_t)(round * 13) % N;
         for (size_t i = 0; i < m * k; i++)
             a[i] = uniform();
         for (size_t i = 0; i < n * k; i++)
@@ -101,7 +102,9 @@ static void gemm__rows_are_near_libm_and_equal_on_all_levels(void **state)
         for (size_t i = 0; i < LEN; i++)
             var += pow((double)want[i] + (double)bias[i] - mean, 2) / LEN;
         for (size_t i = 0; i < LEN; i++) {
-            double exact = ((double)want[i] + (double)bias[i] - mean) / sqrt(var) * (double)gain[i] + (double)bias[i];
+            double exact = ((double)want[i] + (double)bias[i] - mean) / sqrt(var) *
+                               (double)gain[i] +
+                           (double)bias[i];
             assert_true(fabs((double)x[i] - exact) < 1e-5);
         }
         memcpy(first[2], x, LEN * sizeof *x);
