@@ -2,15 +2,16 @@
 #include "code.h"
 #include "index.h"
 
-#define TRY(call)                                                                              \
-    do {                                                                                       \
-        bw_status try_ = (call);                                                               \
-        if (try_ != BW_OK)                                                                     \
-            return try_;                                                                       \
+#define TRY(call)                \
+    do {                         \
+        bw_status try_ = (call); \
+        if (try_ != BW_OK)       \
+            return try_;         \
     } while (0)
 
 /* ---- lists ---- */
-bw_status bw_cedar__list_add(bw_cedar__maker *m, bw_cedar__list *l, const void *item, size_t size)
+bw_status bw_cedar__list_add(bw_cedar__maker *m, bw_cedar__list *l, const void *item,
+                             size_t size)
 {
     if (l->n == l->cap) {
         uint32_t cap = l->cap ? l->cap * 2 : 8;
@@ -24,7 +25,8 @@ bw_status bw_cedar__list_add(bw_cedar__maker *m, bw_cedar__list *l, const void *
     return BW_OK;
 }
 
-bw_status bw_cedar__list_keep(bw_cedar__maker *m, const bw_cedar__list *l, size_t size, const void **out)
+bw_status bw_cedar__list_keep(bw_cedar__maker *m, const bw_cedar__list *l, size_t size,
+                              const void **out)
 {
     void *kept = bw_arena_alloc(m->pool, l->n * size);
     if (!kept)
@@ -36,7 +38,8 @@ bw_status bw_cedar__list_keep(bw_cedar__maker *m, const bw_cedar__list *l, size_
 }
 
 /* ---- nodes ---- */
-bw_status bw_cedar__node(bw_cedar__maker *m, bw_cedar__op op, size_t offset, uint32_t n, bw_cedar__expr **out)
+bw_status bw_cedar__node(bw_cedar__maker *m, bw_cedar__op op, size_t offset, uint32_t n,
+                         bw_cedar__expr **out)
 {
     bw_cedar__expr *e = bw_arena_calloc(m->pool, 1, sizeof *e);
     if (!e)
@@ -48,8 +51,9 @@ bw_status bw_cedar__node(bw_cedar__maker *m, bw_cedar__op op, size_t offset, uin
     return BW_OK;
 }
 
-bw_status bw_cedar__node_of(bw_cedar__maker *m, bw_cedar__op op, size_t offset, const bw_cedar__expr *a,
-                            const bw_cedar__expr *b, const bw_cedar__expr *c, bw_cedar__expr **out)
+bw_status bw_cedar__node_of(bw_cedar__maker *m, bw_cedar__op op, size_t offset,
+                            const bw_cedar__expr *a, const bw_cedar__expr *b,
+                            const bw_cedar__expr *c, bw_cedar__expr **out)
 {
     uint32_t n = 1 + (b != NULL) + (c != NULL);
     TRY(bw_cedar__node(m, op, offset, n, out));
@@ -76,7 +80,8 @@ bw_status bw_cedar__node_name(bw_cedar__maker *m, bw_cedar__expr *e, bw_str name
     return BW_OK;
 }
 
-bw_status bw_cedar__value_node(bw_cedar__maker *m, size_t offset, bw_cedar_value v, const bw_cedar__expr **out)
+bw_status bw_cedar__value_node(bw_cedar__maker *m, size_t offset, bw_cedar_value v,
+                               const bw_cedar__expr **out)
 {
     bw_cedar__expr *e;
     TRY(bw_cedar__node(m, BW_CEDAR__VALUE, offset, 0, &e));
@@ -85,8 +90,8 @@ bw_status bw_cedar__value_node(bw_cedar__maker *m, size_t offset, bw_cedar_value
     return BW_OK;
 }
 
-bw_status bw_cedar__list_node(bw_cedar__maker *m, bw_cedar__op op, size_t offset, const bw_cedar__list *children,
-                              bw_cedar__expr **out)
+bw_status bw_cedar__list_node(bw_cedar__maker *m, bw_cedar__op op, size_t offset,
+                              const bw_cedar__list *children, bw_cedar__expr **out)
 {
     const void *kept;
     TRY(bw_cedar__node(m, op, offset, children->n, out));
@@ -95,8 +100,10 @@ bw_status bw_cedar__list_node(bw_cedar__maker *m, bw_cedar__op op, size_t offset
     return BW_OK;
 }
 
-bw_status bw_cedar__record_node(bw_cedar__maker *m, size_t offset, const bw_cedar__list *names,
-                                const bw_cedar__list *children, bool *unique, const bw_cedar__expr **out)
+bw_status bw_cedar__record_node(bw_cedar__maker *m, size_t offset,
+                                const bw_cedar__list *names,
+                                const bw_cedar__list *children, bool *unique,
+                                const bw_cedar__expr **out)
 {
     bw_cedar__member *keys = bw_arena_calloc(m->ctx, names->n, sizeof *keys);
     if (!keys)
@@ -115,11 +122,12 @@ bw_status bw_cedar__record_node(bw_cedar__maker *m, size_t offset, const bw_ceda
 }
 
 /* ---- sets ---- */
-bw_status bw_cedar__set_add(bw_cedar__maker *m, bw_cedar_policies *set, bw_cedar__list *all,
-                            bw_cedar__policy *policy)
+bw_status bw_cedar__set_add(bw_cedar__maker *m, bw_cedar_policies *set,
+                            bw_cedar__list *all, bw_cedar__policy *policy)
 {
     if (all->n == BW_CEDAR_POLICIES_MAX)
-        return bw_fail(m->ctx, BW_EINVALID, "more than %d policies", BW_CEDAR_POLICIES_MAX);
+        return bw_fail(m->ctx, BW_EINVALID, "more than %d policies",
+                       BW_CEDAR_POLICIES_MAX);
     policy->is_template = policy->scope[0].slot || policy->scope[2].slot;
     if (!policy->code)
         TRY(bw_cedar__compile(m->ctx, m->pool, policy));
@@ -128,7 +136,8 @@ bw_status bw_cedar__set_add(bw_cedar__maker *m, bw_cedar_policies *set, bw_cedar
     return bw_cedar__list_add(m, all, policy, sizeof *policy);
 }
 
-bw_status bw_cedar__set_finish(bw_cedar__maker *m, bw_cedar_policies *set, const bw_cedar__list *all)
+bw_status bw_cedar__set_finish(bw_cedar__maker *m, bw_cedar_policies *set,
+                               const bw_cedar__list *all)
 {
     set->policies = bw_arena_alloc(m->pool, all->n * sizeof *set->policies);
     if (!set->policies)
@@ -140,7 +149,9 @@ bw_status bw_cedar__set_finish(bw_cedar__maker *m, bw_cedar_policies *set, const
     return bw_cedar__index_build(m->ctx, set);
 }
 
-bw_status bw_cedar__set_new(bw_ctx *ctx, bw_str text, bw_status (*read)(bw_cedar__maker *m, bw_cedar_policies *set),
+bw_status bw_cedar__set_new(bw_ctx *ctx, bw_str text,
+                            bw_status (*read)(bw_cedar__maker *m,
+                                              bw_cedar_policies *set),
                             bw_cedar_policies **out)
 {
     bw_ctx *pool = bw_ctx_new(0);

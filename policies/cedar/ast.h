@@ -1,44 +1,65 @@
 /* The tree of a policy set, as it was written: what the evaluator is compiled from, and
  * what validation, the JSON form, links and residuals walk.
  *
- * Built once by parse.c in the set's own arena, immutable afterwards, shared by threads.
- * Nothing is folded here (constants are folded in compile.c), so the JSON form can be
- * written exactly. Chains may be long: children nest to the left without limit, so walkers
- * keep a stack of their own instead of recursing (compile.c shows how). Other nesting is
- * bounded by BW_CEDAR_DEPTH_MAX. */
+ * Built once by parse.c in the set's own arena, immutable afterwards, shared by
+ * threads. Nothing is folded here (constants are folded in compile.c), so the JSON form
+ * can be written exactly. Chains may be long: children nest to the left without limit,
+ * so walkers keep a stack of their own instead of recursing (compile.c shows how).
+ * Other nesting is bounded by BW_CEDAR_DEPTH_MAX. */
 #ifndef BW_CEDAR_AST_H
 #define BW_CEDAR_AST_H
 #include "lex.h"
 
-typedef enum bw_cedar__op {      /* children, and what else the node holds */
-    BW_CEDAR__VALUE,             /* value: Bool, Long, String or entity */
-    BW_CEDAR__VAR,               /* which: principal, action, resource, context */
-    BW_CEDAR__SLOT,              /* which: principal or resource; not from text, for links */
-    BW_CEDAR__IF,                /* condition, then, else */
-    BW_CEDAR__AND, BW_CEDAR__OR, /* two */
-    BW_CEDAR__NOT, BW_CEDAR__NEG, BW_CEDAR__IS_EMPTY, /* one */
-    BW_CEDAR__EQ, BW_CEDAR__NE, BW_CEDAR__LT, BW_CEDAR__LE, BW_CEDAR__GT, BW_CEDAR__GE, /* two */
-    BW_CEDAR__IN, BW_CEDAR__ADD, BW_CEDAR__SUB, BW_CEDAR__MUL, BW_CEDAR__CONTAINS,
-    BW_CEDAR__CONTAINS_ALL, BW_CEDAR__CONTAINS_ANY, BW_CEDAR__HAS_TAG, BW_CEDAR__GET_TAG,
-    BW_CEDAR__GET,               /* one; names[0] */
-    BW_CEDAR__HAS,               /* one; names: a path, `e has a.b` is `e has a && e.a has b` */
-    BW_CEDAR__LIKE,              /* one; pattern */
-    BW_CEDAR__IS,                /* one, or two for `is T in x`; names[0] is the type */
-    BW_CEDAR__SET_OF,            /* any */
-    BW_CEDAR__RECORD_OF,         /* any; names[i] belongs to child[i], in the order written */
-    BW_CEDAR__CALL,              /* any; which: bw_cedar__fn; a receiver comes first */
-    BW_CEDAR__ERROR              /* residuals only: always an error */
+typedef enum bw_cedar__op { /* children, and what else the node holds */
+                            BW_CEDAR__VALUE, /* value: Bool, Long, String or entity */
+                            BW_CEDAR__VAR,   /* which: principal, action, resource,
+                                                context */
+                            BW_CEDAR__SLOT,  /* which: principal or resource; not from
+                                                text, for links */
+                            BW_CEDAR__IF,    /* condition, then, else */
+                            BW_CEDAR__AND,
+                            BW_CEDAR__OR, /* two */
+                            BW_CEDAR__NOT,
+                            BW_CEDAR__NEG,
+                            BW_CEDAR__IS_EMPTY, /* one */
+                            BW_CEDAR__EQ,
+                            BW_CEDAR__NE,
+                            BW_CEDAR__LT,
+                            BW_CEDAR__LE,
+                            BW_CEDAR__GT,
+                            BW_CEDAR__GE, /* two */
+                            BW_CEDAR__IN,
+                            BW_CEDAR__ADD,
+                            BW_CEDAR__SUB,
+                            BW_CEDAR__MUL,
+                            BW_CEDAR__CONTAINS,
+                            BW_CEDAR__CONTAINS_ALL,
+                            BW_CEDAR__CONTAINS_ANY,
+                            BW_CEDAR__HAS_TAG,
+                            BW_CEDAR__GET_TAG,
+                            BW_CEDAR__GET,  /* one; names[0] */
+                            BW_CEDAR__HAS,  /* one; names: a path, `e has a.b` is `e has
+                                               a && e.a has b` */
+                            BW_CEDAR__LIKE, /* one; pattern */
+                            BW_CEDAR__IS,   /* one, or two for `is T in x`; names[0] is
+                                               the type */
+                            BW_CEDAR__SET_OF,    /* any */
+                            BW_CEDAR__RECORD_OF, /* any; names[i] belongs to child[i],
+                                                    in the order written */
+                            BW_CEDAR__CALL,      /* any; which: bw_cedar__fn; a receiver
+                                                    comes first */
+                            BW_CEDAR__ERROR      /* residuals only: always an error */
 } bw_cedar__op;
 
 enum { BW_CEDAR__PRINCIPAL, BW_CEDAR__ACTION, BW_CEDAR__RESOURCE, BW_CEDAR__CONTEXT };
 
 typedef struct bw_cedar__expr bw_cedar__expr;
 struct bw_cedar__expr {
-    uint8_t op;       /* bw_cedar__op */
-    uint8_t which;    /* VAR, SLOT, CALL */
-    uint32_t n;       /* children */
+    uint8_t op;    /* bw_cedar__op */
+    uint8_t which; /* VAR, SLOT, CALL */
+    uint32_t n;    /* children */
     uint32_t nnames;
-    uint32_t offset;  /* where it begins in the set's text */
+    uint32_t offset; /* where it begins in the set's text */
     const bw_cedar__expr *const *child;
     union {
         bw_cedar_value value;
@@ -48,14 +69,18 @@ struct bw_cedar__expr {
 };
 
 typedef enum bw_cedar__scope_op {
-    BW_CEDAR__SCOPE_ALL, BW_CEDAR__SCOPE_EQ, BW_CEDAR__SCOPE_IN, BW_CEDAR__SCOPE_IN_LIST,
-    BW_CEDAR__SCOPE_IS, BW_CEDAR__SCOPE_IS_IN
+    BW_CEDAR__SCOPE_ALL,
+    BW_CEDAR__SCOPE_EQ,
+    BW_CEDAR__SCOPE_IN,
+    BW_CEDAR__SCOPE_IN_LIST,
+    BW_CEDAR__SCOPE_IS,
+    BW_CEDAR__SCOPE_IS_IN
 } bw_cedar__scope_op;
 
 typedef struct bw_cedar__scope {
-    uint8_t op;                /* bw_cedar__scope_op */
-    bool slot;                 /* EQ, IN, IS_IN: ?principal or ?resource instead of uids */
-    bw_str type;               /* IS, IS_IN */
+    uint8_t op;  /* bw_cedar__scope_op */
+    bool slot;   /* EQ, IN, IS_IN: ?principal or ?resource instead of uids */
+    bw_str type; /* IS, IS_IN */
     const bw_cedar__uid *uids; /* one; IN_LIST any (a list of one is IN) */
     uint32_t n;
 } bw_cedar__scope;
@@ -91,11 +116,12 @@ struct bw_cedar_policies {
     bw_str text;
     bw_cedar__policy *policies;
     uint32_t n;
-    uint32_t stack_max;    /* of all codes */
+    uint32_t stack_max; /* of all codes */
     const bw_cedar__index *index;
-    const bw_str *context_names; /* attributes of context that conditions read, each once */
+    const bw_str
+        *context_names; /* attributes of context that conditions read, each once */
     uint32_t ncontext_names;
-    bool context_whole;          /* context is also used as a whole */
+    bool context_whole; /* context is also used as a whole */
 };
 
 /* ---- making trees and sets: ast.c ---- */
@@ -103,37 +129,46 @@ typedef struct bw_cedar__maker {
     bw_ctx *ctx, *pool; /* messages and scratch; the set's own arena */
 } bw_cedar__maker;
 
-typedef struct bw_cedar__list { /* grows in scratch, is copied to the pool when complete */
+typedef struct bw_cedar__list { /* grows in scratch, is copied to the pool when complete
+                                 */
     void *items;
     uint32_t n, cap;
 } bw_cedar__list;
-BW_MUST_USE bw_status bw_cedar__list_add(bw_cedar__maker *m, bw_cedar__list *l, const void *item, size_t size);
-BW_MUST_USE bw_status bw_cedar__list_keep(bw_cedar__maker *m, const bw_cedar__list *l, size_t size,
-                                          const void **out);
+BW_MUST_USE bw_status bw_cedar__list_add(bw_cedar__maker *m, bw_cedar__list *l,
+                                         const void *item, size_t size);
+BW_MUST_USE bw_status bw_cedar__list_keep(bw_cedar__maker *m, const bw_cedar__list *l,
+                                          size_t size, const void **out);
 
-BW_MUST_USE bw_status bw_cedar__node(bw_cedar__maker *m, bw_cedar__op op, size_t offset, uint32_t n,
-                                     bw_cedar__expr **out);
+BW_MUST_USE bw_status bw_cedar__node(bw_cedar__maker *m, bw_cedar__op op, size_t offset,
+                                     uint32_t n, bw_cedar__expr **out);
 /* One to three children; b and c may be NULL. */
-BW_MUST_USE bw_status bw_cedar__node_of(bw_cedar__maker *m, bw_cedar__op op, size_t offset,
-                                        const bw_cedar__expr *a, const bw_cedar__expr *b,
+BW_MUST_USE bw_status bw_cedar__node_of(bw_cedar__maker *m, bw_cedar__op op,
+                                        size_t offset, const bw_cedar__expr *a,
+                                        const bw_cedar__expr *b,
                                         const bw_cedar__expr *c, bw_cedar__expr **out);
-BW_MUST_USE bw_status bw_cedar__node_name(bw_cedar__maker *m, bw_cedar__expr *e, bw_str name);
-BW_MUST_USE bw_status bw_cedar__value_node(bw_cedar__maker *m, size_t offset, bw_cedar_value v,
+BW_MUST_USE bw_status bw_cedar__node_name(bw_cedar__maker *m, bw_cedar__expr *e,
+                                          bw_str name);
+BW_MUST_USE bw_status bw_cedar__value_node(bw_cedar__maker *m, size_t offset,
+                                           bw_cedar_value v,
                                            const bw_cedar__expr **out);
-BW_MUST_USE bw_status bw_cedar__list_node(bw_cedar__maker *m, bw_cedar__op op, size_t offset,
-                                          const bw_cedar__list *children, bw_cedar__expr **out);
+BW_MUST_USE bw_status bw_cedar__list_node(bw_cedar__maker *m, bw_cedar__op op,
+                                          size_t offset, const bw_cedar__list *children,
+                                          bw_cedar__expr **out);
 /* *unique: whether no key is there twice. */
-BW_MUST_USE bw_status bw_cedar__record_node(bw_cedar__maker *m, size_t offset, const bw_cedar__list *names,
-                                            const bw_cedar__list *children, bool *unique,
-                                            const bw_cedar__expr **out);
+BW_MUST_USE bw_status bw_cedar__record_node(bw_cedar__maker *m, size_t offset,
+                                            const bw_cedar__list *names,
+                                            const bw_cedar__list *children,
+                                            bool *unique, const bw_cedar__expr **out);
 
 /* Copies text, calls read, frees everything when it fails. */
 BW_MUST_USE bw_status bw_cedar__set_new(bw_ctx *ctx, bw_str text,
-                                        bw_status (*read)(bw_cedar__maker *m, bw_cedar_policies *set),
+                                        bw_status (*read)(bw_cedar__maker *m,
+                                                          bw_cedar_policies *set),
                                         bw_cedar_policies **out);
-/* Compiles a policy (unless it has code already: a link has its template's) and adds it. */
-BW_MUST_USE bw_status bw_cedar__set_add(bw_cedar__maker *m, bw_cedar_policies *set, bw_cedar__list *all,
-                                        bw_cedar__policy *policy);
+/* Compiles a policy (unless it has code already: a link has its template's) and adds
+ * it. */
+BW_MUST_USE bw_status bw_cedar__set_add(bw_cedar__maker *m, bw_cedar_policies *set,
+                                        bw_cedar__list *all, bw_cedar__policy *policy);
 /* The policies become the set's; index and context use are built. */
 BW_MUST_USE bw_status bw_cedar__set_finish(bw_cedar__maker *m, bw_cedar_policies *set,
                                            const bw_cedar__list *all);
@@ -144,5 +179,6 @@ BW_MUST_USE bw_status bw_cedar__note_context(bw_ctx *ctx, bw_cedar_policies *set
 /* Calls visit on every node under root, parents first; stops when it returns false. The
  * stack lives in ctx's arena. */
 BW_MUST_USE bw_status bw_cedar__walk(bw_ctx *ctx, const bw_cedar__expr *root,
-                                     bool (*visit)(const bw_cedar__expr *e, void *user), void *user);
+                                     bool (*visit)(const bw_cedar__expr *e, void *user),
+                                     void *user);
 #endif

@@ -18,19 +18,23 @@ static bool holds(const uint32_t *types, uint32_t n, uint32_t type)
     return false;
 }
 
-static bw_status check_uid(bw_ctx *ctx, const bw_cedar_schema *schema, const bw_cedar__uid *uid,
-                           const uint32_t *types, uint32_t n, const char *what)
+static bw_status check_uid(bw_ctx *ctx, const bw_cedar_schema *schema,
+                           const bw_cedar__uid *uid, const uint32_t *types, uint32_t n,
+                           const char *what)
 {
     uint32_t type = bw_cedar__schema_type(schema, uid->type);
     if (type == BW_CEDAR__NO_TYPE || !holds(types, n, type))
-        return bw_fail(ctx, BW_EINVALID, "the action does not apply to a %s of this type", what);
+        return bw_fail(ctx, BW_EINVALID,
+                       "the action does not apply to a %s of this type", what);
     if (!bw_cedar__schema_id_ok(schema, uid))
-        return bw_fail(ctx, BW_EINVALID, "the %s's enumerated type has no such id", what);
+        return bw_fail(ctx, BW_EINVALID, "the %s's enumerated type has no such id",
+                       what);
     return BW_OK;
 }
 
 /* The action's declaration, after the request was checked against it. */
-static bw_status check_request(bw_ctx *ctx, const bw_cedar_schema *schema, const bw_cedar__uid uids[3],
+static bw_status check_request(bw_ctx *ctx, const bw_cedar_schema *schema,
+                               const bw_cedar__uid uids[3],
                                const bw_cedar__action_type **out)
 {
     const bw_cedar__object *o = bw_cedar__store_get(&schema->actions, &uids[1]);
@@ -38,8 +42,10 @@ static bw_status check_request(bw_ctx *ctx, const bw_cedar_schema *schema, const
         return bw_fail(ctx, BW_EINVALID, "the schema does not declare the action");
     const bw_cedar__action_type *a = &schema->action_types[o - schema->actions.objects];
     if (!a->context)
-        return bw_fail(ctx, BW_EINVALID, "the action is a group and applies to nothing");
-    bw_status st = check_uid(ctx, schema, &uids[0], a->principals, a->nprincipals, "principal");
+        return bw_fail(ctx, BW_EINVALID,
+                       "the action is a group and applies to nothing");
+    bw_status st =
+        check_uid(ctx, schema, &uids[0], a->principals, a->nprincipals, "principal");
     if (st == BW_OK)
         st = check_uid(ctx, schema, &uids[2], a->resources, a->nresources, "resource");
     *out = a;
@@ -47,14 +53,16 @@ static bw_status check_request(bw_ctx *ctx, const bw_cedar_schema *schema, const
 }
 
 static bw_status read_context(bw_ctx *ctx, const bw_cedar_schema *schema,
-                              const bw_cedar__action_type *action, const bw_cedar_request *q,
-                              bw_cedar_value *out)
+                              const bw_cedar__action_type *action,
+                              const bw_cedar_request *q, bw_cedar_value *out)
 {
     const bw_cedar__type *type = action ? action->context : NULL;
     if (q->context_value) {
         *out = *q->context_value;
-        if (out->kind != BW_CEDAR__RECORD || (type && !bw_cedar__value_fits(schema, out, type)))
-            return bw_fail(ctx, BW_EINVALID, "the context does not have the schema's type");
+        if (out->kind != BW_CEDAR__RECORD ||
+            (type && !bw_cedar__value_fits(schema, out, type)))
+            return bw_fail(ctx, BW_EINVALID,
+                           "the context does not have the schema's type");
         return BW_OK;
     }
     static const bw_json none = {.kind = BW_JSON_OBJECT};
@@ -69,7 +77,8 @@ static bw_status read_context(bw_ctx *ctx, const bw_cedar_schema *schema,
 }
 
 /* ---- the answer ---- */
-static bw_status judge(bw_cedar__run *run, const bw_cedar_policies *set, uint32_t i, verdicts *v)
+static bw_status judge(bw_cedar__run *run, const bw_cedar_policies *set, uint32_t i,
+                       verdicts *v)
 {
     const bw_cedar__policy *p = &set->policies[i];
     bw_cedar__outcome outcome = BW_CEDAR__YES;
@@ -95,11 +104,13 @@ static bw_status judge(bw_cedar__run *run, const bw_cedar_policies *set, uint32_
         break;
     }
     if (run->steps > BW_CEDAR_STEPS_MAX && !run->nomem)
-        return bw_fail(run->ctx, BW_EINVALID, "evaluation takes more than %d steps", BW_CEDAR_STEPS_MAX);
+        return bw_fail(run->ctx, BW_EINVALID, "evaluation takes more than %d steps",
+                       BW_CEDAR_STEPS_MAX);
     return bw_fail_nomem(run->ctx);
 }
 
-static bw_status judge_all(bw_cedar__run *run, const bw_cedar_policies *set, bw_cedar_answer *out)
+static bw_status judge_all(bw_cedar__run *run, const bw_cedar_policies *set,
+                           bw_cedar_answer *out)
 {
     verdicts v = {0};
     uint64_t *matching;
@@ -132,18 +143,20 @@ static bw_status judge_all(bw_cedar__run *run, const bw_cedar_policies *set, bw_
     return BW_OK;
 }
 
-bw_status bw_cedar_authorize(bw_ctx *ctx, const bw_cedar_policies *p, const bw_cedar_entities *e,
-                             const bw_cedar_schema *schema, const bw_cedar_request *request,
-                             bw_cedar_answer *out)
+bw_status bw_cedar_authorize(bw_ctx *ctx, const bw_cedar_policies *p,
+                             const bw_cedar_entities *e, const bw_cedar_schema *schema,
+                             const bw_cedar_request *request, bw_cedar_answer *out)
 {
-    const bw_cedar_uid *named[3] = {&request->principal, &request->action, &request->resource};
+    const bw_cedar_uid *named[3] = {&request->principal, &request->action,
+                                    &request->resource};
     bw_cedar__uid uids[3];
     bw_cedar__run run = {.ctx = ctx};
     run.stores[0] = request->extra;
     run.stores[1] = e;
     run.stores[2] = schema ? &schema->actions : NULL;
     run.tangled = bw_cedar__tangled(request->extra, e);
-    if (run.tangled && !(run.seen = bw_arena_calloc(ctx, (size_t)request->extra->n + e->n, 1)))
+    if (run.tangled &&
+        !(run.seen = bw_arena_calloc(ctx, (size_t)request->extra->n + e->n, 1)))
         return bw_fail_nomem(ctx);
     for (int i = 0; i < 3; i++)
         uids[i] = bw_cedar__uid_make(named[i]->type, named[i]->id);
@@ -174,7 +187,8 @@ bw_str bw_cedar_policy_id(const bw_cedar_policies *p, size_t i)
     return p->policies[i].id;
 }
 
-bool bw_cedar_policy_annotation(const bw_cedar_policies *p, size_t i, bw_str key, bw_str *value)
+bool bw_cedar_policy_annotation(const bw_cedar_policies *p, size_t i, bw_str key,
+                                bw_str *value)
 {
     assert(i < p->n);
     const bw_cedar__policy *policy = &p->policies[i];

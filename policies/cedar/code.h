@@ -1,5 +1,5 @@
-/* What the evaluator runs: one short program a policy, for a stack of values. Compiled once
- * from the tree, immutable, shared by threads. */
+/* What the evaluator runs: one short program a policy, for a stack of values. Compiled
+ * once from the tree, immutable, shared by threads. */
 #ifndef BW_CEDAR_CODE_H
 #define BW_CEDAR_CODE_H
 #include "ast.h"
@@ -8,32 +8,50 @@
 typedef enum bw_cedar__ins {
     BW_CEDAR__I_CONST,   /* push value */
     BW_CEDAR__I_VAR,     /* push principal, action, resource or context */
-    BW_CEDAR__I_VAR_GET, /* push the attribute `name` of a variable: the commonest pair */
-    BW_CEDAR__I_NOT, BW_CEDAR__I_NEG,
-    BW_CEDAR__I_AND,     /* top must be Bool; false: jump; true: drop it and go on */
+    BW_CEDAR__I_VAR_GET, /* push the attribute `name` of a variable: the commonest pair
+                          */
+    BW_CEDAR__I_NOT,
+    BW_CEDAR__I_NEG,
+    BW_CEDAR__I_AND, /* top must be Bool; false: jump; true: drop it and go on */
     BW_CEDAR__I_OR,
-    BW_CEDAR__I_BOOL,    /* top must be Bool: right operands of && and || */
-    BW_CEDAR__I_IF,      /* drop top, which must be Bool; false: jump */
+    BW_CEDAR__I_BOOL, /* top must be Bool: right operands of && and || */
+    BW_CEDAR__I_IF,   /* drop top, which must be Bool; false: jump */
     BW_CEDAR__I_JUMP,
-    BW_CEDAR__I_EQ, BW_CEDAR__I_NE, BW_CEDAR__I_LT, BW_CEDAR__I_LE, BW_CEDAR__I_GT, BW_CEDAR__I_GE,
-    BW_CEDAR__I_IN, BW_CEDAR__I_ADD, BW_CEDAR__I_SUB, BW_CEDAR__I_MUL,
-    BW_CEDAR__I_CONTAINS, BW_CEDAR__I_CONTAINS_ALL, BW_CEDAR__I_CONTAINS_ANY, BW_CEDAR__I_IS_EMPTY,
-    BW_CEDAR__I_HAS_TAG, BW_CEDAR__I_GET_TAG,
-    BW_CEDAR__I_GET, BW_CEDAR__I_HAS,
-    BW_CEDAR__I_HAS_STEP, /* inside `e has a.b`: absent: false and jump; else replace by e.a */
-    BW_CEDAR__I_LIKE, BW_CEDAR__I_IS,
-    BW_CEDAR__I_IS_STEP,  /* `e is T in x`: other type: false and jump; else keep e */
-    BW_CEDAR__I_SET, BW_CEDAR__I_RECORD, /* of the n topmost */
-    BW_CEDAR__I_CALL,     /* fn on the n topmost */
-    BW_CEDAR__I_WHEN,     /* drop top, which must be Bool; false: not satisfied */
+    BW_CEDAR__I_EQ,
+    BW_CEDAR__I_NE,
+    BW_CEDAR__I_LT,
+    BW_CEDAR__I_LE,
+    BW_CEDAR__I_GT,
+    BW_CEDAR__I_GE,
+    BW_CEDAR__I_IN,
+    BW_CEDAR__I_ADD,
+    BW_CEDAR__I_SUB,
+    BW_CEDAR__I_MUL,
+    BW_CEDAR__I_CONTAINS,
+    BW_CEDAR__I_CONTAINS_ALL,
+    BW_CEDAR__I_CONTAINS_ANY,
+    BW_CEDAR__I_IS_EMPTY,
+    BW_CEDAR__I_HAS_TAG,
+    BW_CEDAR__I_GET_TAG,
+    BW_CEDAR__I_GET,
+    BW_CEDAR__I_HAS,
+    BW_CEDAR__I_HAS_STEP, /* inside `e has a.b`: absent: false and jump; else replace by
+                             e.a */
+    BW_CEDAR__I_LIKE,
+    BW_CEDAR__I_IS,
+    BW_CEDAR__I_IS_STEP, /* `e is T in x`: other type: false and jump; else keep e */
+    BW_CEDAR__I_SET,
+    BW_CEDAR__I_RECORD, /* of the n topmost */
+    BW_CEDAR__I_CALL,   /* fn on the n topmost */
+    BW_CEDAR__I_WHEN,   /* drop top, which must be Bool; false: not satisfied */
     BW_CEDAR__I_UNLESS,
     BW_CEDAR__I_ERROR,
-    BW_CEDAR__I_END       /* satisfied */
+    BW_CEDAR__I_END /* satisfied */
 } bw_cedar__ins;
 
 typedef struct bw_cedar__instr {
     uint8_t ins, which;
-    uint32_t n;           /* operands, or the target of a jump */
+    uint32_t n; /* operands, or the target of a jump */
     union {
         bw_cedar_value value;
         bw_str name;
@@ -52,28 +70,36 @@ BW_MUST_USE bw_status bw_cedar__compile(bw_ctx *ctx, bw_ctx *pool, bw_cedar__pol
 
 typedef struct bw_cedar__run { /* one authorization; one thread */
     bw_ctx *ctx;
-    const bw_cedar_entities *stores[3]; /* extra, base, the schema's actions; NULL if none */
+    const bw_cedar_entities
+        *stores[3]; /* extra, base, the schema's actions; NULL if none */
     bw_cedar_value vars[4];
-    const bw_cedar__object *objects[3]; /* of the first three variables; NULL: in no store */
-    bool tangled; /* the base's closures do not hold beside the small store */
-    bool *seen;   /* tangled: a byte for each object of both stores, all 0 */
+    const bw_cedar__object
+        *objects[3]; /* of the first three variables; NULL: in no store */
+    bool tangled;    /* the base's closures do not hold beside the small store */
+    bool *seen;      /* tangled: a byte for each object of both stores, all 0 */
     bw_cedar_value *stack;
     uint64_t steps;
-    bool nomem; /* stopped for want of memory, not of steps */
+    bool nomem;         /* stopped for want of memory, not of steps */
     const char *reason; /* of an error */
 } bw_cedar__run;
 
 typedef enum bw_cedar__outcome {
-    BW_CEDAR__NO, BW_CEDAR__YES, BW_CEDAR__ERRED, BW_CEDAR__STOPPED /* limit or memory */
+    BW_CEDAR__NO,
+    BW_CEDAR__YES,
+    BW_CEDAR__ERRED,
+    BW_CEDAR__STOPPED /* limit or memory */
 } bw_cedar__outcome;
 bw_cedar__outcome bw_cedar__eval(bw_cedar__run *run, const bw_cedar__code *code);
 
-const bw_cedar__object *bw_cedar__find(const bw_cedar__run *run, const bw_cedar__uid *uid);
+const bw_cedar__object *bw_cedar__find(const bw_cedar__run *run,
+                                       const bw_cedar__uid *uid);
 /* Whether a equals b or has it among its ancestors, over all stores. */
-bool bw_cedar__is_in(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar__uid *b);
-/* Visits the ancestors of uid, one perhaps twice. False, having visited nothing, when there
- * are more than `most` or the stores are tangled. */
+bool bw_cedar__is_in(bw_cedar__run *run, const bw_cedar__uid *a,
+                     const bw_cedar__uid *b);
+/* Visits the ancestors of uid, one perhaps twice. False, having visited nothing, when
+ * there are more than `most` or the stores are tangled. */
 bool bw_cedar__each_ancestor(bw_cedar__run *run, const bw_cedar__uid *uid, size_t most,
-                             void (*visit)(const bw_cedar__uid *uid, void *user), void *user);
+                             void (*visit)(const bw_cedar__uid *uid, void *user),
+                             void *user);
 bool bw_cedar__tangled(const bw_cedar_entities *extra, const bw_cedar_entities *base);
 #endif

@@ -1,6 +1,6 @@
-/* Tree to program. The walk keeps its own stack, so chains of any length are fine. Sets,
- * records and constructors of constants are folded into one constant, unless the call
- * fails: then it stays, since its error belongs to the evaluation. */
+/* Tree to program. The walk keeps its own stack, so chains of any length are fine.
+ * Sets, records and constructors of constants are folded into one constant, unless the
+ * call fails: then it stays, since its error belongs to the evaluation. */
 #include "code.h"
 
 typedef struct frame {
@@ -14,7 +14,7 @@ typedef struct compiler {
     bw_cedar__instr *ins;
     uint32_t n, cap;
     uint32_t depth, depth_max; /* of the value stack */
-    uint32_t barrier;          /* the last place that a jump lands on: nothing folds across it */
+    uint32_t barrier; /* the last place that a jump lands on: nothing folds across it */
     frame *frames;
     uint32_t nframes, frames_cap;
 } compiler;
@@ -25,9 +25,9 @@ static bw_status emit(compiler *c, bw_cedar__instr in, int effect)
 {
     if (c->n == c->cap) {
         uint32_t cap = c->cap ? c->cap * 2 : 32;
-        void *grown = c->n < CODE_MAX
-                          ? bw_arena_grow(c->ctx, c->ins, c->n * sizeof in, cap * sizeof in)
-                          : NULL;
+        void *grown = c->n < CODE_MAX ? bw_arena_grow(c->ctx, c->ins, c->n * sizeof in,
+                                                      cap * sizeof in)
+                                      : NULL;
         if (!grown)
             return bw_fail_nomem(c->ctx);
         c->ins = grown;
@@ -99,13 +99,16 @@ static bw_status emit_set(compiler *c, const bw_cedar__expr *e)
         items[i] = c->ins[c->n - e->n + i].u.value;
     uint64_t cost = 0;
     uint32_t n = bw_cedar__set_sort(items, e->n, &cost);
-    return fold(c, e->n, (bw_cedar_value){.kind = BW_CEDAR__SET, .n = n, .u.items = items});
+    return fold(c, e->n,
+                (bw_cedar_value){.kind = BW_CEDAR__SET, .n = n, .u.items = items});
 }
 
 static bw_status emit_record(compiler *c, const bw_cedar__expr *e)
 {
     if (!constants_on_top(c, e->n))
-        return emit(c, (bw_cedar__instr){.ins = BW_CEDAR__I_RECORD, .n = e->n, .u.names = e->u.names},
+        return emit(c,
+                    (bw_cedar__instr){
+                        .ins = BW_CEDAR__I_RECORD, .n = e->n, .u.names = e->u.names},
                     1 - (int)e->n);
     bw_cedar__member *members = bw_arena_alloc(c->pool, e->n * sizeof *members);
     if (!members)
@@ -115,8 +118,9 @@ static bw_status emit_record(compiler *c, const bw_cedar__expr *e)
     bool unique = bw_cedar__record_sort(members, e->n);
     assert(unique); /* the parser saw to it */
     (void)unique;
-    return fold(c, e->n,
-                (bw_cedar_value){.kind = BW_CEDAR__RECORD, .n = e->n, .u.members = members});
+    return fold(
+        c, e->n,
+        (bw_cedar_value){.kind = BW_CEDAR__RECORD, .n = e->n, .u.members = members});
 }
 
 static bw_status emit_call(compiler *c, const bw_cedar__expr *e)
@@ -124,15 +128,16 @@ static bw_status emit_call(compiler *c, const bw_cedar__expr *e)
     if (e->n == 1 && constants_on_top(c, 1) && bw_cedar__fn_constructor(e->which)) {
         bw_cedar_value v;
         bool memory = false;
-        const char *why = bw_cedar__fn_call(c->pool, e->which, &c->ins[c->n - 1].u.value, 1, &v,
-                                            &memory);
+        const char *why = bw_cedar__fn_call(c->pool, e->which,
+                                            &c->ins[c->n - 1].u.value, 1, &v, &memory);
         if (memory)
             return bw_fail_nomem(c->ctx);
         if (!why)
             return fold(c, 1, v);
     }
-    return emit(c, (bw_cedar__instr){.ins = BW_CEDAR__I_CALL, .which = e->which, .n = e->n},
-                1 - (int)e->n);
+    return emit(
+        c, (bw_cedar__instr){.ins = BW_CEDAR__I_CALL, .which = e->which, .n = e->n},
+        1 - (int)e->n);
 }
 
 /* ---- nodes ---- */
@@ -143,19 +148,24 @@ static bw_status between(compiler *c, frame *f)
     case BW_CEDAR__AND:
     case BW_CEDAR__OR:
         f->patch[0] = c->n;
-        return emit_op(c, f->e->op == BW_CEDAR__AND ? BW_CEDAR__I_AND : BW_CEDAR__I_OR, 0, -1);
+        return emit_op(c, f->e->op == BW_CEDAR__AND ? BW_CEDAR__I_AND : BW_CEDAR__I_OR,
+                       0, -1);
     case BW_CEDAR__IF:
         if (f->i == 1) {
             f->patch[0] = c->n;
             return emit_op(c, BW_CEDAR__I_IF, 0, -1);
         }
         f->patch[1] = c->n;
-        bw_status st = emit_op(c, BW_CEDAR__I_JUMP, 0, -1); /* the else branch starts below */
+        bw_status st =
+            emit_op(c, BW_CEDAR__I_JUMP, 0, -1); /* the else branch starts below */
         land(c, f->patch[0]);
         return st;
     case BW_CEDAR__IS:
         f->patch[0] = c->n;
-        return emit(c, (bw_cedar__instr){.ins = BW_CEDAR__I_IS_STEP, .u.name = f->e->u.names[0]}, 0);
+        return emit(
+            c,
+            (bw_cedar__instr){.ins = BW_CEDAR__I_IS_STEP, .u.name = f->e->u.names[0]},
+            0);
     default:
         return BW_OK;
     }
@@ -169,7 +179,8 @@ static bw_status emit_get(compiler *c, const bw_cedar__expr *e)
         last->u.name = e->u.names[0];
         return BW_OK;
     }
-    return emit(c, (bw_cedar__instr){.ins = BW_CEDAR__I_GET, .u.name = e->u.names[0]}, 0);
+    return emit(c, (bw_cedar__instr){.ins = BW_CEDAR__I_GET, .u.name = e->u.names[0]},
+                0);
 }
 
 static bw_status emit_has(compiler *c, const bw_cedar__expr *e)
@@ -222,7 +233,8 @@ static bw_status finish(compiler *c, const frame *f)
     bw_status st;
     switch ((bw_cedar__op)e->op) {
     case BW_CEDAR__VALUE:
-        return emit(c, (bw_cedar__instr){.ins = BW_CEDAR__I_CONST, .u.value = e->u.value}, 1);
+        return emit(
+            c, (bw_cedar__instr){.ins = BW_CEDAR__I_CONST, .u.value = e->u.value}, 1);
     case BW_CEDAR__VAR:
         return emit(c, (bw_cedar__instr){.ins = BW_CEDAR__I_VAR, .which = e->which}, 1);
     case BW_CEDAR__SLOT:
@@ -238,7 +250,9 @@ static bw_status finish(compiler *c, const frame *f)
         return BW_OK;
     case BW_CEDAR__IS:
         if (e->n == 1)
-            return emit(c, (bw_cedar__instr){.ins = BW_CEDAR__I_IS, .u.name = e->u.names[0]}, 0);
+            return emit(
+                c, (bw_cedar__instr){.ins = BW_CEDAR__I_IS, .u.name = e->u.names[0]},
+                0);
         st = emit_op(c, BW_CEDAR__I_IN, 0, -1);
         land(c, f->patch[0]);
         return st;
@@ -247,7 +261,9 @@ static bw_status finish(compiler *c, const frame *f)
     case BW_CEDAR__HAS:
         return emit_has(c, e);
     case BW_CEDAR__LIKE:
-        return emit(c, (bw_cedar__instr){.ins = BW_CEDAR__I_LIKE, .u.pattern = &e->u.pattern}, 0);
+        return emit(
+            c, (bw_cedar__instr){.ins = BW_CEDAR__I_LIKE, .u.pattern = &e->u.pattern},
+            0);
     case BW_CEDAR__SET_OF:
         return emit_set(c, e);
     case BW_CEDAR__RECORD_OF:
@@ -286,7 +302,9 @@ bw_status bw_cedar__compile(bw_ctx *ctx, bw_ctx *pool, bw_cedar__policy *p)
     for (uint32_t i = 0; i < p->nclauses; i++) {
         bw_status st = compile_expr(&c, p->clauses[i].body);
         if (st == BW_OK)
-            st = emit_op(&c, p->clauses[i].unless ? BW_CEDAR__I_UNLESS : BW_CEDAR__I_WHEN, 0, -1);
+            st = emit_op(&c,
+                         p->clauses[i].unless ? BW_CEDAR__I_UNLESS : BW_CEDAR__I_WHEN,
+                         0, -1);
         if (st != BW_OK)
             return st;
         assert(c.depth == 0);

@@ -1,13 +1,16 @@
-/* Which attributes of the context the conditions of a set read: a cached decision has to
- * expire with those, and need not carry the others. */
+/* Which attributes of the context the conditions of a set read: a cached decision has
+ * to expire with those, and need not carry the others. */
 #include "ast.h"
 
-enum { NAMES_MAX = 256 }; /* each is compared with all before it; beyond, "the whole context" */
+enum {
+    NAMES_MAX = 256
+}; /* each is compared with all before it; beyond, "the whole context" */
 
 typedef struct use {
     bw_str *names;
     uint32_t n;
-    uint32_t vars, accesses; /* `context` anywhere, and as the left of an access that is noted */
+    uint32_t vars,
+        accesses; /* `context` anywhere, and as the left of an access that is noted */
 } use;
 
 static bool is_context(const bw_cedar__expr *e)
@@ -39,7 +42,8 @@ bw_status bw_cedar__note_context(bw_ctx *ctx, bw_cedar_policies *set)
         return bw_fail_nomem(ctx);
     for (uint32_t i = 0; i < set->n; i++)
         for (uint32_t c = 0; c < set->policies[i].nclauses; c++) {
-            bw_status st = bw_cedar__walk(ctx, set->policies[i].clauses[c].body, visit, &u);
+            bw_status st =
+                bw_cedar__walk(ctx, set->policies[i].clauses[c].body, visit, &u);
             if (st != BW_OK)
                 return st;
         }

@@ -1,16 +1,17 @@
 /* The entity store: hash table, transitive closure, and reading from JSON. */
 #include "schema.h"
 
-#define TRY(call)                                                                              \
-    do {                                                                                       \
-        bw_status try_ = (call);                                                               \
-        if (try_ != BW_OK)                                                                     \
-            return try_;                                                                       \
+#define TRY(call)                \
+    do {                         \
+        bw_status try_ = (call); \
+        if (try_ != BW_OK)       \
+            return try_;         \
     } while (0)
 
 static const bw_cedar_value empty_record = {.kind = BW_CEDAR__RECORD};
 
-const bw_cedar__object *bw_cedar__store_get(const bw_cedar_entities *e, const bw_cedar__uid *uid)
+const bw_cedar__object *bw_cedar__store_get(const bw_cedar_entities *e,
+                                            const bw_cedar__uid *uid)
 {
     if (e->n == 0)
         return NULL;
@@ -58,14 +59,16 @@ static bw_status build_grow(bw_cedar__build *b, uint32_t cap)
     return BW_OK;
 }
 
-bw_status bw_cedar__build_start(bw_ctx *ctx, bw_ctx *pool, uint32_t expected, bw_cedar__build *b)
+bw_status bw_cedar__build_start(bw_ctx *ctx, bw_ctx *pool, uint32_t expected,
+                                bw_cedar__build *b)
 {
     bw_cedar_entities *store = b->store;
     *b = (bw_cedar__build){.ctx = ctx, .pool = pool, .store = store};
     return build_grow(b, expected < 4 ? 4 : expected);
 }
 
-bw_status bw_cedar__build_object(bw_cedar__build *b, const bw_cedar__uid *uid, uint32_t *index)
+bw_status bw_cedar__build_object(bw_cedar__build *b, const bw_cedar__uid *uid,
+                                 uint32_t *index)
 {
     bw_cedar_entities *s = b->store;
     const bw_cedar__object *o = bw_cedar__store_get(s, uid);
@@ -74,10 +77,12 @@ bw_status bw_cedar__build_object(bw_cedar__build *b, const bw_cedar__uid *uid, u
         return BW_OK;
     }
     if (s->n >= BW_CEDAR_ENTITIES_MAX)
-        return bw_fail(b->ctx, BW_EINVALID, "more than %d entities", BW_CEDAR_ENTITIES_MAX);
+        return bw_fail(b->ctx, BW_EINVALID, "more than %d entities",
+                       BW_CEDAR_ENTITIES_MAX);
     if (s->n == b->cap)
         TRY(build_grow(b, b->cap * 2));
-    s->objects[s->n] = (bw_cedar__object){.uid = *uid, .attrs = empty_record, .tags = empty_record};
+    s->objects[s->n] =
+        (bw_cedar__object){.uid = *uid, .attrs = empty_record, .tags = empty_record};
     b->parents[s->n] = NULL;
     b->nparents[s->n] = 0;
     *index = s->n++;
@@ -88,7 +93,8 @@ bw_status bw_cedar__build_object(bw_cedar__build *b, const bw_cedar__uid *uid, u
 /* ---- closure ---- */
 static void sort_u32(uint32_t *v, uint32_t n)
 {
-    for (uint32_t gap = n / 2; gap > 0; gap /= 2) /* shell sort: short lists, no memory */
+    for (uint32_t gap = n / 2; gap > 0;
+         gap /= 2) /* shell sort: short lists, no memory */
         for (uint32_t i = gap; i < n; i++) {
             uint32_t t = v[i], k = i;
             for (; k >= gap && v[k - gap] > t; k -= gap)
@@ -99,9 +105,9 @@ static void sort_u32(uint32_t *v, uint32_t n)
 
 typedef struct closing {
     bw_cedar__build *b;
-    uint8_t *state;   /* 0 new, 1 on the stack, 2 done */
+    uint8_t *state; /* 0 new, 1 on the stack, 2 done */
     uint32_t *stack, *next, depth;
-    uint32_t *seen;   /* seen[a] == o + 1: a is already an ancestor of o */
+    uint32_t *seen; /* seen[a] == o + 1: a is already an ancestor of o */
     uint32_t *list;
 } closing;
 
@@ -118,7 +124,8 @@ static bw_status close_one(closing *c, uint32_t o)
                 continue;
             c->seen[a] = o + 1;
             if (n == BW_CEDAR_ANCESTORS_MAX)
-                return bw_fail(c->b->ctx, BW_EINVALID, "an entity has more than %d ancestors",
+                return bw_fail(c->b->ctx, BW_EINVALID,
+                               "an entity has more than %d ancestors",
                                BW_CEDAR_ANCESTORS_MAX);
             c->list[n++] = a;
         }
@@ -206,8 +213,10 @@ static bool may_be_below(const bw_cedar_schema *s, uint32_t type, bw_str parent)
     return false;
 }
 
-/* Parents as object indexes, ascending, each once. type: the child's, or BW_CEDAR__NO_TYPE. */
-static bw_status load_parents(loader *l, const bw_json *json, uint32_t type, uint32_t **out, uint32_t *n)
+/* Parents as object indexes, ascending, each once. type: the child's, or
+ * BW_CEDAR__NO_TYPE. */
+static bw_status load_parents(loader *l, const bw_json *json, uint32_t type,
+                              uint32_t **out, uint32_t *n)
 {
     const bw_json *e;
     *out = bw_arena_alloc(l->r.ctx, json->count * sizeof **out);
@@ -232,13 +241,14 @@ static bw_status load_parents(loader *l, const bw_json *json, uint32_t type, uin
     return BW_OK;
 }
 
-static bw_status load_attrs(loader *l, const bw_json *entity, uint32_t type, bw_cedar_value *attrs,
-                            bw_cedar_value *tags)
+static bw_status load_attrs(loader *l, const bw_json *entity, uint32_t type,
+                            bw_cedar_value *attrs, bw_cedar_value *tags)
 {
     const bw_json *a = bw_json_get(entity, "attrs"), *t = bw_json_get(entity, "tags");
     if (!a || a->kind != BW_JSON_OBJECT || (t && t->kind != BW_JSON_OBJECT))
         return bad(l, entity, "an entity needs attrs, and tags if any, as objects");
-    const bw_cedar__entity_type *et = type == BW_CEDAR__NO_TYPE ? NULL : &l->r.schema->types[type];
+    const bw_cedar__entity_type *et =
+        type == BW_CEDAR__NO_TYPE ? NULL : &l->r.schema->types[type];
     *attrs = *tags = empty_record;
     TRY(bw_cedar__read_record(&l->r, a, et ? et->shape : NULL, 1, attrs));
     if (!t || t->count == 0)
@@ -269,7 +279,8 @@ static bw_status load_entity(loader *l, const bw_json *json)
     TRY(bw_cedar__read_uid(&l->r, id, &uid));
     const bw_cedar_schema *schema = l->r.schema;
     bool action = schema && bw_cedar__is_action_type(uid.type);
-    uint32_t type = schema && !action ? bw_cedar__schema_type(schema, uid.type) : BW_CEDAR__NO_TYPE;
+    uint32_t type =
+        schema && !action ? bw_cedar__schema_type(schema, uid.type) : BW_CEDAR__NO_TYPE;
     if (schema && !action && type == BW_CEDAR__NO_TYPE)
         return bad(l, id, "entity of a type that the schema does not declare");
     bw_cedar_value attrs, tags;
@@ -281,9 +292,10 @@ static bw_status load_entity(loader *l, const bw_json *json)
     if (o->defined) {
         uint64_t cost = 0;
         bool same = bw_cedar__cmp(&o->attrs, &attrs, &cost) == 0 &&
-                    bw_cedar__cmp(&o->tags, &tags, &cost) == 0 && l->b.nparents[index] == nparents &&
-                    (nparents == 0 ||
-                     memcmp(l->b.parents[index], parents, nparents * sizeof *parents) == 0);
+                    bw_cedar__cmp(&o->tags, &tags, &cost) == 0 &&
+                    l->b.nparents[index] == nparents &&
+                    (nparents == 0 || memcmp(l->b.parents[index], parents,
+                                             nparents * sizeof *parents) == 0);
         return same ? BW_OK : bad(l, id, "an entity is there twice and differs");
     }
     o->defined = true;
@@ -303,13 +315,16 @@ static bw_status check_actions(loader *l)
         if (!o->defined || !bw_cedar__is_action_type(o->uid.type))
             continue;
         const bw_cedar__object *k = bw_cedar__store_get(known, &o->uid);
-        bool same = k && k->defined && o->attrs.n == 0 && o->tags.n == 0 && o->nancestors == k->nancestors;
+        bool same = k && k->defined && o->attrs.n == 0 && o->tags.n == 0 &&
+                    o->nancestors == k->nancestors;
         for (uint32_t a = 0; same && a < o->nancestors; a++) {
-            const bw_cedar__object *up = bw_cedar__store_get(known, &s->objects[o->ancestors[a]].uid);
+            const bw_cedar__object *up =
+                bw_cedar__store_get(known, &s->objects[o->ancestors[a]].uid);
             same = up && bw_cedar__object_below(k, (uint32_t)(up - known->objects));
         }
         if (!same)
-            return bw_fail(l->r.ctx, BW_EINVALID, "an action entity differs from the schema's");
+            return bw_fail(l->r.ctx, BW_EINVALID,
+                           "an action entity differs from the schema's");
     }
     return BW_OK;
 }
@@ -324,13 +339,15 @@ static bw_status load_all(loader *l, const bw_json *array)
     return l->r.schema ? check_actions(l) : BW_OK;
 }
 
-bw_status bw_cedar_entities_parse(bw_ctx *ctx, const bw_json *array, const bw_cedar_schema *schema,
+bw_status bw_cedar_entities_parse(bw_ctx *ctx, const bw_json *array,
+                                  const bw_cedar_schema *schema,
                                   bw_cedar_entities **out)
 {
     if (!bw_json_is_array(array))
         return bw_fail(ctx, BW_EINVALID, "entities must be a JSON array");
     if (array->count > BW_CEDAR_ENTITIES_MAX)
-        return bw_fail(ctx, BW_EINVALID, "more than %d entities", BW_CEDAR_ENTITIES_MAX);
+        return bw_fail(ctx, BW_EINVALID, "more than %d entities",
+                       BW_CEDAR_ENTITIES_MAX);
     bw_ctx *pool = bw_ctx_new((size_t)1 << 32);
     if (!pool)
         return bw_fail_nomem(ctx);

@@ -3,13 +3,15 @@
  * dropped after the policy. Semantics: language description, section 4. */
 #include "code.h"
 
-const bw_cedar__object *bw_cedar__find(const bw_cedar__run *run, const bw_cedar__uid *uid)
+const bw_cedar__object *bw_cedar__find(const bw_cedar__run *run,
+                                       const bw_cedar__uid *uid)
 {
     for (int i = 0; i < 3; i++) /* the request's own uids were looked up at the start */
         if (run->vars[i].u.uid == uid)
             return run->objects[i];
     for (int i = 0; i < 3; i++) {
-        const bw_cedar__object *o = run->stores[i] ? bw_cedar__store_get(run->stores[i], uid) : NULL;
+        const bw_cedar__object *o =
+            run->stores[i] ? bw_cedar__store_get(run->stores[i], uid) : NULL;
         if (o && o->defined)
             return o;
     }
@@ -17,14 +19,17 @@ const bw_cedar__object *bw_cedar__find(const bw_cedar__run *run, const bw_cedar_
 }
 
 /* ---- ancestry ---- */
-static bool store_is_in(const bw_cedar_entities *s, const bw_cedar__object *a, const bw_cedar__uid *b)
+static bool store_is_in(const bw_cedar_entities *s, const bw_cedar__object *a,
+                        const bw_cedar__uid *b)
 {
     const bw_cedar__object *o = bw_cedar__store_get(s, b);
     return o && bw_cedar__object_below(a, (uint32_t)(o - s->objects));
 }
 
-/* The object that holds a's parents: of the small store when it defines a, else of the base. */
-static const bw_cedar__object *object_of(const bw_cedar__run *run, const bw_cedar__uid *a,
+/* The object that holds a's parents: of the small store when it defines a, else of the
+ * base. */
+static const bw_cedar__object *object_of(const bw_cedar__run *run,
+                                         const bw_cedar__uid *a,
                                          const bw_cedar_entities **store)
 {
     if (run->stores[2] && bw_cedar__is_action_type(a->type)) {
@@ -39,28 +44,32 @@ static const bw_cedar__object *object_of(const bw_cedar__run *run, const bw_ceda
     return *store ? bw_cedar__store_get(*store, a) : NULL;
 }
 
-/* Whether the base's closures cannot be taken as they are: the small store defines a uid
- * that the base knows too, and with other parents. Rare: it holds leaves, as a rule. */
+/* Whether the base's closures cannot be taken as they are: the small store defines a
+ * uid that the base knows too, and with other parents. Rare: it holds leaves, as a
+ * rule. */
 bool bw_cedar__tangled(const bw_cedar_entities *extra, const bw_cedar_entities *base)
 {
     if (!extra || !base)
         return false;
     for (uint32_t i = 0; i < extra->n; i++) {
         const bw_cedar__object *o = &extra->objects[i];
-        const bw_cedar__object *same = o->defined ? bw_cedar__store_get(base, &o->uid) : NULL;
+        const bw_cedar__object *same =
+            o->defined ? bw_cedar__store_get(base, &o->uid) : NULL;
         if (same && (o->nancestors > 0 || same->nancestors > 0))
             return true;
     }
     return false;
 }
 
-/* One number for each uid that either store knows: the small store's object when it defines
- * the uid, else the base's, else the small store's (a parent that nobody defines). */
+/* One number for each uid that either store knows: the small store's object when it
+ * defines the uid, else the base's, else the small store's (a parent that nobody
+ * defines). */
 static uint32_t node_of(const bw_cedar__run *run, const bw_cedar__uid *uid)
 {
     const bw_cedar_entities *extra = run->stores[0], *base = run->stores[1];
     const bw_cedar__object *o = bw_cedar__store_get(extra, uid);
-    const bw_cedar__object *low = o && o->defined ? NULL : bw_cedar__store_get(base, uid);
+    const bw_cedar__object *low =
+        o && o->defined ? NULL : bw_cedar__store_get(base, uid);
     if (low)
         return extra->n + (uint32_t)(low - base->objects);
     return o ? (uint32_t)(o - extra->objects) : UINT32_MAX;
@@ -89,7 +98,8 @@ static bool crossing(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar_
     run->seen[start] = true;
     for (uint32_t at = 0; at < n && !found; at++) {
         const bw_cedar_entities *s = list[at] < extra->n ? extra : base;
-        const bw_cedar__object *o = &s->objects[s == extra ? list[at] : list[at] - extra->n];
+        const bw_cedar__object *o =
+            &s->objects[s == extra ? list[at] : list[at] - extra->n];
         run->steps += o->nparents;
         for (uint32_t k = 0; k < o->nparents && !found; k++) {
             uint32_t up = node_of(run, &s->objects[o->parents[k]].uid);
@@ -97,7 +107,8 @@ static bool crossing(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar_
             if (run->seen[up])
                 continue;
             if (n == cap) {
-                void *grown = bw_arena_grow(run->ctx, list, cap * sizeof *list, 2 * cap * sizeof *list);
+                void *grown = bw_arena_grow(run->ctx, list, cap * sizeof *list,
+                                            2 * cap * sizeof *list);
                 if (!grown)
                     return stop_for_memory(run);
                 list = grown;
@@ -132,17 +143,19 @@ bool bw_cedar__is_in(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar_
     run->steps += o->nancestors;
     for (uint32_t k = 0; target && k < o->nancestors; k++) {
         const bw_cedar__object *up = &extra->objects[o->ancestors[k]];
-        const bw_cedar__object *same = up->defined ? NULL : bw_cedar__store_get(base, &up->uid);
+        const bw_cedar__object *same =
+            up->defined ? NULL : bw_cedar__store_get(base, &up->uid);
         if (same && bw_cedar__object_below(same, (uint32_t)(target - base->objects)))
             return true;
     }
     return false;
 }
 
-/* Visits the ancestors of uid (perhaps one twice); false, having visited nothing, when that
- * would be more than `most` or the stores are tangled. */
+/* Visits the ancestors of uid (perhaps one twice); false, having visited nothing, when
+ * that would be more than `most` or the stores are tangled. */
 bool bw_cedar__each_ancestor(bw_cedar__run *run, const bw_cedar__uid *uid, size_t most,
-                             void (*visit)(const bw_cedar__uid *uid, void *user), void *user)
+                             void (*visit)(const bw_cedar__uid *uid, void *user),
+                             void *user)
 {
     const bw_cedar_entities *extra = run->stores[0], *base = run->stores[1], *store;
     const bw_cedar__object *o = run->tangled ? NULL : object_of(run, uid, &store);
@@ -153,7 +166,8 @@ bool bw_cedar__each_ancestor(bw_cedar__run *run, const bw_cedar__uid *uid, size_
     size_t count = o->nancestors;
     const bw_cedar_entities *second = store == extra ? base : NULL;
     for (uint32_t k = 0; second && k < o->nancestors && count <= most; k++) {
-        const bw_cedar__object *same = bw_cedar__store_get(second, &extra->objects[o->ancestors[k]].uid);
+        const bw_cedar__object *same =
+            bw_cedar__store_get(second, &extra->objects[o->ancestors[k]].uid);
         count += same ? same->nancestors : 0;
     }
     run->steps += count < most ? count : most;
@@ -162,14 +176,16 @@ bool bw_cedar__each_ancestor(bw_cedar__run *run, const bw_cedar__uid *uid, size_
     for (uint32_t k = 0; k < o->nancestors; k++) {
         const bw_cedar__object *up = &store->objects[o->ancestors[k]];
         visit(&up->uid, user);
-        const bw_cedar__object *same = second && !up->defined ? bw_cedar__store_get(second, &up->uid) : NULL;
+        const bw_cedar__object *same =
+            second && !up->defined ? bw_cedar__store_get(second, &up->uid) : NULL;
         for (uint32_t i = 0; same && i < same->nancestors; i++)
             visit(&second->objects[same->ancestors[i]].uid, user);
     }
     return true;
 }
 
-static const char *op_in(bw_cedar__run *run, const bw_cedar_value *a, const bw_cedar_value *b, bool *out)
+static const char *op_in(bw_cedar__run *run, const bw_cedar_value *a,
+                         const bw_cedar_value *b, bool *out)
 {
     if (a->kind != BW_CEDAR__ENTITY)
         return "left of in is no entity";
@@ -189,8 +205,10 @@ static const char *op_in(bw_cedar__run *run, const bw_cedar_value *a, const bw_c
 }
 
 /* ---- access ---- */
-/* The record that holds attributes of v, or NULL: a missing entity. *type_error when v has none. */
-static const bw_cedar_value *attrs_of(const bw_cedar__run *run, const bw_cedar_value *v, bool *type_error)
+/* The record that holds attributes of v, or NULL: a missing entity. *type_error when v
+ * has none. */
+static const bw_cedar_value *attrs_of(const bw_cedar__run *run, const bw_cedar_value *v,
+                                      bool *type_error)
 {
     *type_error = false;
     if (v->kind == BW_CEDAR__RECORD)
@@ -217,8 +235,8 @@ static const char *op_get(const bw_cedar__run *run, bw_cedar_value *top, bw_str 
     return NULL;
 }
 
-static const char *op_has(const bw_cedar__run *run, const bw_cedar_value *top, bw_str name,
-                          const bw_cedar_value **found)
+static const char *op_has(const bw_cedar__run *run, const bw_cedar_value *top,
+                          bw_str name, const bw_cedar_value **found)
 {
     bool type_error;
     const bw_cedar_value *r = attrs_of(run, top, &type_error);
@@ -226,13 +244,14 @@ static const char *op_has(const bw_cedar__run *run, const bw_cedar_value *top, b
     return type_error ? "has on what is neither record nor entity" : NULL;
 }
 
-static const char *op_tag(const bw_cedar__run *run, bw_cedar__ins ins, bw_cedar_value *a,
-                          const bw_cedar_value *key)
+static const char *op_tag(const bw_cedar__run *run, bw_cedar__ins ins,
+                          bw_cedar_value *a, const bw_cedar_value *key)
 {
     if (a->kind != BW_CEDAR__ENTITY || key->kind != BW_CEDAR__STRING)
         return "tags need an entity and a string";
     const bw_cedar__object *o = bw_cedar__find(run, a->u.uid);
-    const bw_cedar_value *v = o ? bw_cedar__record_get(&o->tags, bw_cedar__text(key)) : NULL;
+    const bw_cedar_value *v =
+        o ? bw_cedar__record_get(&o->tags, bw_cedar__text(key)) : NULL;
     if (ins == BW_CEDAR__I_HAS_TAG)
         *a = bw_cedar__bool(v != NULL);
     else if (!v)
@@ -243,7 +262,8 @@ static const char *op_tag(const bw_cedar__run *run, bw_cedar__ins ins, bw_cedar_
 }
 
 /* ---- operators on two values: the result replaces a ---- */
-static const char *op_order(bw_cedar__ins ins, bw_cedar_value *a, const bw_cedar_value *b)
+static const char *op_order(bw_cedar__ins ins, bw_cedar_value *a,
+                            const bw_cedar_value *b)
 {
     bool ordered = a->kind == BW_CEDAR__LONG || a->kind == BW_CEDAR__DATETIME ||
                    a->kind == BW_CEDAR__DURATION;
@@ -257,7 +277,8 @@ static const char *op_order(bw_cedar__ins ins, bw_cedar_value *a, const bw_cedar
     return NULL;
 }
 
-static const char *op_arithmetic(bw_cedar__ins ins, bw_cedar_value *a, const bw_cedar_value *b)
+static const char *op_arithmetic(bw_cedar__ins ins, bw_cedar_value *a,
+                                 const bw_cedar_value *b)
 {
     if (a->kind != BW_CEDAR__LONG || b->kind != BW_CEDAR__LONG)
         return "arithmetic on what is no Long";
@@ -271,12 +292,13 @@ static const char *op_arithmetic(bw_cedar__ins ins, bw_cedar_value *a, const bw_
 static const char *op_sets(bw_cedar__run *run, bw_cedar__ins ins, bw_cedar_value *a,
                            const bw_cedar_value *b)
 {
-    if (a->kind != BW_CEDAR__SET || (ins != BW_CEDAR__I_CONTAINS && b->kind != BW_CEDAR__SET))
+    if (a->kind != BW_CEDAR__SET ||
+        (ins != BW_CEDAR__I_CONTAINS && b->kind != BW_CEDAR__SET))
         return "set operator on what is no set";
-    *a = bw_cedar__bool(ins == BW_CEDAR__I_CONTAINS ? bw_cedar__set_has(a, b, &run->steps)
-                        : ins == BW_CEDAR__I_CONTAINS_ALL
-                            ? bw_cedar__set_has_all(a, b, &run->steps)
-                            : bw_cedar__set_has_any(a, b, &run->steps));
+    *a = bw_cedar__bool(
+        ins == BW_CEDAR__I_CONTAINS       ? bw_cedar__set_has(a, b, &run->steps)
+        : ins == BW_CEDAR__I_CONTAINS_ALL ? bw_cedar__set_has_all(a, b, &run->steps)
+                                          : bw_cedar__set_has_any(a, b, &run->steps));
     return NULL;
 }
 
@@ -327,7 +349,8 @@ static const char *op_set(bw_cedar__run *run, bw_cedar_value *base, uint32_t n)
     return NULL;
 }
 
-static const char *op_record(bw_cedar__run *run, bw_cedar_value *base, uint32_t n, const bw_str *names)
+static const char *op_record(bw_cedar__run *run, bw_cedar_value *base, uint32_t n,
+                             const bw_str *names)
 {
     bw_cedar__member *members = bw_arena_alloc(run->ctx, n * sizeof *members);
     if (!members)
@@ -353,7 +376,9 @@ static const char *op_unary(bw_cedar__ins ins, bw_cedar_value *a)
     case BW_CEDAR__I_NEG:
         if (a->kind != BW_CEDAR__LONG)
             return "arithmetic on what is no Long";
-        return __builtin_sub_overflow(0, a->u.integer, &a->u.integer) ? "integer overflow" : NULL;
+        return __builtin_sub_overflow(0, a->u.integer, &a->u.integer)
+                   ? "integer overflow"
+                   : NULL;
     default:
         if (a->kind != BW_CEDAR__SET)
             return "set operator on what is no set";
@@ -362,7 +387,8 @@ static const char *op_unary(bw_cedar__ins ins, bw_cedar_value *a)
     }
 }
 
-static const char *op_like(bw_cedar__run *run, bw_cedar_value *a, const bw_cedar__pattern *p)
+static const char *op_like(bw_cedar__run *run, bw_cedar_value *a,
+                           const bw_cedar__pattern *p)
 {
     if (a->kind != BW_CEDAR__STRING)
         return "like on what is no String";
@@ -380,7 +406,8 @@ static const char *op_is(bw_cedar_value *a, bw_str type, bool *same)
 }
 
 /* Instructions that replace operands by a result. top points at the highest value. */
-static const char *run_value(bw_cedar__run *run, const bw_cedar__instr *in, bw_cedar_value **top)
+static const char *run_value(bw_cedar__run *run, const bw_cedar__instr *in,
+                             bw_cedar_value **top)
 {
     bw_cedar_value *t = *top;
     const bw_cedar_value *found;
@@ -435,8 +462,8 @@ static const char *run_value(bw_cedar__run *run, const bw_cedar__instr *in, bw_c
 }
 
 /* Jumps and tests. Sets *next; *done when the policy is decided. */
-static const char *run_control(bw_cedar__run *run, const bw_cedar__instr *in, bw_cedar_value **top,
-                               uint32_t *next, bool *done)
+static const char *run_control(bw_cedar__run *run, const bw_cedar__instr *in,
+                               bw_cedar_value **top, uint32_t *next, bool *done)
 {
     bw_cedar_value *t = *top;
     const bw_cedar_value *found;
@@ -511,7 +538,8 @@ static bool is_control(uint8_t ins)
 
 bw_cedar__outcome bw_cedar__eval(bw_cedar__run *run, const bw_cedar__code *code)
 {
-    bw_cedar_value *top = run->stack; /* [0] stays unused: an empty stack has a top too */
+    bw_cedar_value *top =
+        run->stack; /* [0] stays unused: an empty stack has a top too */
     for (uint32_t pc = 0;;) {
         assert(pc < code->n);
         const bw_cedar__instr *in = &code->ins[pc++];

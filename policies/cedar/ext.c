@@ -4,7 +4,7 @@
 typedef struct fn_row {
     const char *name;
     bool method;
-    uint8_t nargs;               /* receiver included */
+    uint8_t nargs; /* receiver included */
     bw_cedar__kind arg[2];
 } fn_row;
 
@@ -63,8 +63,8 @@ bool bw_cedar__fn_constructor(bw_cedar__fn fn)
     return !table[fn].method;
 }
 
-static const char *construct(bw_ctx *ctx, bw_cedar__fn fn, bw_str text, bw_cedar_value *out,
-                             bool *memory)
+static const char *construct(bw_ctx *ctx, bw_cedar__fn fn, bw_str text,
+                             bw_cedar_value *out, bool *memory)
 {
     int64_t v;
     switch (fn) {
@@ -99,8 +99,79 @@ static const char *construct(bw_ctx *ctx, bw_cedar__fn fn, bw_str text, bw_cedar
     return NULL;
 }
 
-const char *bw_cedar__fn_call(bw_ctx *ctx, bw_cedar__fn fn, const bw_cedar_value *args, uint32_t n,
-                              bw_cedar_value *out, bool *memory)
+static bool compare(bw_cedar__fn fn, int64_t a, int64_t b)
+{
+    switch (fn) {
+    case BW_CEDAR__FN_LESS_THAN:
+        return a < b;
+    case BW_CEDAR__FN_LESS_THAN_OR_EQUAL:
+        return a <= b;
+    case BW_CEDAR__FN_GREATER_THAN:
+        return a > b;
+    default:
+        return a >= b;
+    }
+}
+
+static bool ask_ip(bw_cedar__fn fn, const bw_cedar__ip *ip, const bw_cedar__ip *range)
+{
+    switch (fn) {
+    case BW_CEDAR__FN_IS_IPV4:
+        return !ip->v6;
+    case BW_CEDAR__FN_IS_IPV6:
+        return ip->v6;
+    case BW_CEDAR__FN_IS_LOOPBACK:
+        return bw_cedar__ip_loopback(ip);
+    case BW_CEDAR__FN_IS_MULTICAST:
+        return bw_cedar__ip_multicast(ip);
+    default:
+        return bw_cedar__ip_in_range(ip, range);
+    }
+}
+
+static const char *ask_datetime(bw_cedar__fn fn, int64_t a, int64_t b,
+                                bw_cedar_value *out)
+{
+    int64_t r = 0;
+    bool over = false;
+    bw_cedar__kind kind = BW_CEDAR__DATETIME;
+    switch (fn) {
+    case BW_CEDAR__FN_OFFSET:
+        over = __builtin_add_overflow(a, b, &r);
+        break;
+    case BW_CEDAR__FN_DURATION_SINCE:
+        over = __builtin_sub_overflow(a, b, &r);
+        kind = BW_CEDAR__DURATION;
+        break;
+    case BW_CEDAR__FN_TO_DATE:
+        over = !bw_cedar__datetime_to_date(a, &r);
+        break;
+    default:
+        r = bw_cedar__datetime_to_time(a);
+        kind = BW_CEDAR__DURATION;
+    }
+    *out = bw_cedar__int(kind, r);
+    return over ? "overflow of a datetime or duration" : NULL;
+}
+
+static int64_t unit_ms(bw_cedar__fn fn)
+{
+    switch (fn) {
+    case BW_CEDAR__FN_TO_MILLISECONDS:
+        return 1;
+    case BW_CEDAR__FN_TO_SECONDS:
+        return 1000;
+    case BW_CEDAR__FN_TO_MINUTES:
+        return 60000;
+    case BW_CEDAR__FN_TO_HOURS:
+        return 3600000;
+    default:
+        return 86400000;
+    }
+}
+
+const char *bw_cedar__fn_call(bw_ctx *ctx, bw_cedar__fn fn, const bw_cedar_value *args,
+                              uint32_t n, bw_cedar_value *out, bool *memory)
 {
     const fn_row *row = &table[fn];
     if (n != row->nargs)
@@ -110,44 +181,19 @@ const char *bw_cedar__fn_call(bw_ctx *ctx, bw_cedar__fn fn, const bw_cedar_value
             return "wrong type of argument to an extension function";
     if (!row->method)
         return construct(ctx, fn, bw_cedar__text(&args[0]), out, memory);
-    const bw_cedar__ip *ip = args[0].u.ip;
-    int64_t a = args[0].u.integer, b = n > 1 ? args[1].u.integer : 0, r = 0;
-    switch (fn) {
-    case BW_CEDAR__FN_LESS_THAN: *out = bw_cedar__bool(a < b); break;
-    case BW_CEDAR__FN_LESS_THAN_OR_EQUAL: *out = bw_cedar__bool(a <= b); break;
-    case BW_CEDAR__FN_GREATER_THAN: *out = bw_cedar__bool(a > b); break;
-    case BW_CEDAR__FN_GREATER_THAN_OR_EQUAL: *out = bw_cedar__bool(a >= b); break;
-    case BW_CEDAR__FN_IS_IPV4: *out = bw_cedar__bool(!ip->v6); break;
-    case BW_CEDAR__FN_IS_IPV6: *out = bw_cedar__bool(ip->v6); break;
-    case BW_CEDAR__FN_IS_LOOPBACK: *out = bw_cedar__bool(bw_cedar__ip_loopback(ip)); break;
-    case BW_CEDAR__FN_IS_MULTICAST: *out = bw_cedar__bool(bw_cedar__ip_multicast(ip)); break;
-    case BW_CEDAR__FN_IS_IN_RANGE:
-        *out = bw_cedar__bool(bw_cedar__ip_in_range(ip, args[1].u.ip));
-        break;
-    case BW_CEDAR__FN_OFFSET:
-        if (__builtin_add_overflow(a, b, &r))
-            return "overflow of a datetime";
-        *out = bw_cedar__int(BW_CEDAR__DATETIME, r);
-        break;
-    case BW_CEDAR__FN_DURATION_SINCE:
-        if (__builtin_sub_overflow(a, b, &r))
-            return "overflow of a duration";
-        *out = bw_cedar__int(BW_CEDAR__DURATION, r);
-        break;
-    case BW_CEDAR__FN_TO_DATE:
-        if (!bw_cedar__datetime_to_date(a, &r))
-            return "overflow of a datetime";
-        *out = bw_cedar__int(BW_CEDAR__DATETIME, r);
-        break;
-    case BW_CEDAR__FN_TO_TIME:
-        *out = bw_cedar__int(BW_CEDAR__DURATION, bw_cedar__datetime_to_time(a));
-        break;
-    case BW_CEDAR__FN_TO_MILLISECONDS: *out = bw_cedar__int(BW_CEDAR__LONG, a); break;
-    case BW_CEDAR__FN_TO_SECONDS: *out = bw_cedar__int(BW_CEDAR__LONG, a / 1000); break;
-    case BW_CEDAR__FN_TO_MINUTES: *out = bw_cedar__int(BW_CEDAR__LONG, a / 60000); break;
-    case BW_CEDAR__FN_TO_HOURS: *out = bw_cedar__int(BW_CEDAR__LONG, a / 3600000); break;
-    case BW_CEDAR__FN_TO_DAYS: *out = bw_cedar__int(BW_CEDAR__LONG, a / 86400000); break;
-    default: return "unknown extension function";
+    const bw_cedar_value *a = &args[0], *b = n > 1 ? &args[1] : a;
+    switch (row->arg[0]) {
+    case BW_CEDAR__DECIMAL:
+        *out = bw_cedar__bool(compare(fn, a->u.integer, b->u.integer));
+        return NULL;
+    case BW_CEDAR__IP:
+        *out = bw_cedar__bool(ask_ip(fn, a->u.ip, b->u.ip));
+        return NULL;
+    case BW_CEDAR__DATETIME:
+        return ask_datetime(fn, a->u.integer, b->u.integer, out);
+    default: /* toX truncates toward zero; from the unit before or from ms is the same
+              */
+        *out = bw_cedar__int(BW_CEDAR__LONG, a->u.integer / unit_ms(fn));
+        return NULL;
     }
-    return NULL;
 }

@@ -1,6 +1,7 @@
 /* datetime and duration: milliseconds in 64 bits, since 1970 UTC and as such.
- * Text forms are exact (RFC 80 of the language): digit counts are fixed, dates are real,
- * there is no leap second, and an offset may push the instant out of years 0 to 9999. */
+ * Text forms are exact (RFC 80 of the language): digit counts are fixed, dates are
+ * real, there is no leap second, and an offset may push the instant out of years 0 to
+ * 9999. */
 #include "value.h"
 
 #define MS_DAY INT64_C(86400000)
@@ -33,11 +34,12 @@ static bool date_valid(int y, int m, int d)
     return d <= days[m - 1] + (m == 2 && leap);
 }
 
-/* Days from 1970-01-01 in the proleptic Gregorian calendar; years start in March so that
- * the leap day comes last. */
+/* Days from 1970-01-01 in the proleptic Gregorian calendar; years start in March so
+ * that the leap day comes last. */
 static int64_t days_from_civil(int y, int m, int d)
 {
-    int64_t yy = (int64_t)y - (m <= 2) + 400; /* one cycle up: never negative for year 0 */
+    int64_t yy =
+        (int64_t)y - (m <= 2) + 400; /* one cycle up: never negative for year 0 */
     int64_t era = yy / 400, yoe = yy % 400;
     int64_t doy = (153 * (m + (m > 2 ? -3 : 9)) + 2) / 5 + d - 1;
     int64_t doe = yoe * 365 + yoe / 4 - yoe / 100 + doy;
@@ -52,8 +54,8 @@ static bool zone_parse(bw_str s, size_t at, int64_t *offset_ms)
         return at + 1 == s.len;
     int hh, mm;
     bool minus = at_char(s, at, '-');
-    if ((!minus && !at_char(s, at, '+')) || s.len != at + 5 || !digits(s, at + 1, 2, &hh) ||
-        !digits(s, at + 3, 2, &mm) || hh > 23 || mm > 59)
+    if ((!minus && !at_char(s, at, '+')) || s.len != at + 5 ||
+        !digits(s, at + 1, 2, &hh) || !digits(s, at + 3, 2, &mm) || hh > 23 || mm > 59)
         return false;
     *offset_ms = (int64_t)(hh * 60 + mm) * 60000 * (minus ? -1 : 1);
     return true;
@@ -71,8 +73,8 @@ bool bw_cedar__datetime_parse(bw_str s, int64_t *ms)
         return true;
     }
     if (!at_char(s, 10, 'T') || !digits(s, 11, 2, &h) || !at_char(s, 13, ':') ||
-        !digits(s, 14, 2, &mi) || !at_char(s, 16, ':') || !digits(s, 17, 2, &sec) || h > 23 ||
-        mi > 59 || sec > 59)
+        !digits(s, 14, 2, &mi) || !at_char(s, 16, ':') || !digits(s, 17, 2, &sec) ||
+        h > 23 || mi > 59 || sec > 59)
         return false;
     size_t at = 19;
     if (at_char(s, at, '.')) {
@@ -126,7 +128,8 @@ bool bw_cedar__duration_parse(bw_str s, int64_t *ms)
                 __builtin_add_overflow(v, minus ? '0' - s.ptr[i] : s.ptr[i] - '0', &v))
                 return false;
         int unit = unit_at(s, i, &len);
-        if (i == start || unit <= last || __builtin_mul_overflow(v, unit_ms[unit], &v) ||
+        if (i == start || unit <= last ||
+            __builtin_mul_overflow(v, unit_ms[unit], &v) ||
             __builtin_add_overflow(total, v, &total))
             return false;
         last = unit;

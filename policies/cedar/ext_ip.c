@@ -101,7 +101,8 @@ bool bw_cedar__ip_parse(bw_str s, bw_cedar__ip *out)
         return false;
     unsigned max = ip.v6 ? 128 : 32;
     ip.prefix = (uint8_t)max;
-    if (slash && !prefix_parse((bw_str){slash + 1, s.len - addr.len - 1}, max, &ip.prefix))
+    if (slash &&
+        !prefix_parse((bw_str){slash + 1, s.len - addr.len - 1}, max, &ip.prefix))
         return false;
     *out = ip;
     return true;
@@ -119,8 +120,7 @@ bool bw_cedar__ip_in_range(const bw_cedar__ip *a, const bw_cedar__ip *range)
 
 bool bw_cedar__ip_loopback(const bw_cedar__ip *a)
 {
-    static const bw_cedar__ip v4 = {{127}, 8, false},
-                              v6 = {{[15] = 1}, 128, true};
+    static const bw_cedar__ip v4 = {{127}, 8, false}, v6 = {{[15] = 1}, 128, true};
     return bw_cedar__ip_in_range(a, a->v6 ? &v6 : &v4);
 }
 

@@ -1,16 +1,17 @@
-/* See index.h. For each of the three variables a request finds the lists that hold: of the
- * policies without a constraint, of its uid (==), of its uid and ancestors (in), of its
- * type (is). The variable with the fewest policies gives the candidates, whose scopes are
- * then looked at in full. Ancestors are enumerated, or the keys are tried one by one,
- * whichever is less. Intersecting three bitmaps instead was measured: 39 µs a request with
- * 10,000 policies for other roles, mostly spent marking policies that one variable drops. */
+/* See index.h. For each of the three variables a request finds the lists that hold: of
+ * the policies without a constraint, of its uid (==), of its uid and ancestors (in), of
+ * its type (is). The variable with the fewest policies gives the candidates, whose
+ * scopes are then looked at in full. Ancestors are enumerated, or the keys are tried
+ * one by one, whichever is less. Intersecting three bitmaps instead was measured: 39 µs
+ * a request with 10,000 policies for other roles, mostly spent marking policies that
+ * one variable drops. */
 #include "index.h"
 
-#define TRY(call)                                                                              \
-    do {                                                                                       \
-        bw_status try_ = (call);                                                               \
-        if (try_ != BW_OK)                                                                     \
-            return try_;                                                                       \
+#define TRY(call)                \
+    do {                         \
+        bw_status try_ = (call); \
+        if (try_ != BW_OK)       \
+            return try_;         \
     } while (0)
 
 /* ---- building ---- */
@@ -31,12 +32,13 @@ static uint64_t key_hash(const bw_cedar__uid *uid, uint8_t var, uint8_t op)
     return uid->hash + (uint64_t)(var * 8 + op) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static const bw_cedar__key *find_key(const bw_cedar__index *ix, const bw_cedar__uid *uid, uint8_t var,
-                                     uint8_t op)
+static const bw_cedar__key *find_key(const bw_cedar__index *ix,
+                                     const bw_cedar__uid *uid, uint8_t var, uint8_t op)
 {
     if (ix->nkeys == 0)
         return NULL;
-    for (uint32_t i = (uint32_t)key_hash(uid, var, op) & ix->mask;; i = (i + 1) & ix->mask) {
+    for (uint32_t i = (uint32_t)key_hash(uid, var, op) & ix->mask;;
+         i = (i + 1) & ix->mask) {
         if (ix->slots[i] == 0)
             return NULL;
         const bw_cedar__key *k = &ix->keys[ix->slots[i] - 1];
@@ -58,8 +60,10 @@ static bw_status grow_keys(builder *b)
 {
     uint32_t cap = b->keys_cap ? b->keys_cap * 2 : 16;
     bw_cedar__index *ix = b->ix;
-    void *keys = bw_arena_grow(b->pool, ix->keys, ix->nkeys * sizeof *ix->keys, cap * sizeof *ix->keys);
-    uint32_t *slots = bw_arena_calloc(b->pool, cap * 2, sizeof *slots); /* at most half full */
+    void *keys = bw_arena_grow(b->pool, ix->keys, ix->nkeys * sizeof *ix->keys,
+                               cap * sizeof *ix->keys);
+    uint32_t *slots =
+        bw_arena_calloc(b->pool, cap * 2, sizeof *slots); /* at most half full */
     if (!keys || !slots)
         return bw_fail_nomem(b->ctx);
     ix->keys = keys;
@@ -71,7 +75,8 @@ static bw_status grow_keys(builder *b)
     return BW_OK;
 }
 
-static bw_status add(builder *b, const bw_cedar__uid *uid, uint8_t var, uint8_t op, uint32_t policy)
+static bw_status add(builder *b, const bw_cedar__uid *uid, uint8_t var, uint8_t op,
+                     uint32_t policy)
 {
     bw_cedar__index *ix = b->ix;
     const bw_cedar__key *k = find_key(ix, uid, var, op);
@@ -85,8 +90,9 @@ static bw_status add(builder *b, const bw_cedar__uid *uid, uint8_t var, uint8_t 
     }
     if (b->nentries == b->entries_cap) {
         uint32_t cap = b->entries_cap ? b->entries_cap * 2 : 64;
-        void *grown = bw_arena_grow(b->ctx, b->entries, b->nentries * sizeof *b->entries,
-                                    cap * sizeof *b->entries);
+        void *grown =
+            bw_arena_grow(b->ctx, b->entries, b->nentries * sizeof *b->entries,
+                          cap * sizeof *b->entries);
         if (!grown)
             return bw_fail_nomem(b->ctx);
         b->entries = grown;
@@ -96,7 +102,8 @@ static bw_status add(builder *b, const bw_cedar__uid *uid, uint8_t var, uint8_t 
     return BW_OK;
 }
 
-static bw_status add_scope(builder *b, const bw_cedar__scope *s, uint8_t var, uint32_t policy)
+static bw_status add_scope(builder *b, const bw_cedar__scope *s, uint8_t var,
+                           uint32_t policy)
 {
     if (s->op == BW_CEDAR__SCOPE_IS) {
         bw_cedar__uid type = bw_cedar__uid_make(s->type, (bw_str){0});
@@ -187,15 +194,18 @@ static void note_ins(found *f, bw_cedar__run *run)
     }
     for (uint32_t k = 0; k < f->ix->nkeys; k++) {
         const bw_cedar__key *key = &f->ix->keys[k];
-        if (key->var == f->var && key->op == BW_CEDAR__SCOPE_IN && bw_cedar__is_in(run, uid, &key->uid))
+        if (key->var == f->var && key->op == BW_CEDAR__SCOPE_IN &&
+            bw_cedar__is_in(run, uid, &key->uid))
             note(f, key);
     }
 }
 
-static bw_status find_lists(const bw_cedar__index *ix, bw_cedar__run *run, uint8_t var, found *f)
+static bw_status find_lists(const bw_cedar__index *ix, bw_cedar__run *run, uint8_t var,
+                            found *f)
 {
     const bw_cedar__uid *uid = run->vars[var].u.uid;
-    *f = (found){.ix = ix, .var = var, .policies = ix->nall[var], .keys_max = ix->nin[var] + 3};
+    *f = (found){
+        .ix = ix, .var = var, .policies = ix->nall[var], .keys_max = ix->nin[var] + 3};
     f->keys = bw_arena_alloc(run->ctx, f->keys_max * sizeof *f->keys);
     if (!f->keys)
         return bw_fail_nomem(run->ctx);
@@ -234,8 +244,8 @@ static bool scope_holds(bw_cedar__run *run, const bw_cedar__scope *s, int var)
 }
 
 /* Marks the policies of a list that hold in all three variables. */
-static void mark(const bw_cedar_policies *set, bw_cedar__run *run, const uint32_t *list, uint32_t n,
-                 uint64_t *bits)
+static void mark(const bw_cedar_policies *set, bw_cedar__run *run, const uint32_t *list,
+                 uint32_t n, uint64_t *bits)
 {
     for (uint32_t i = 0; i < n; i++) {
         const bw_cedar__policy *p = &set->policies[list[i]];
@@ -246,7 +256,8 @@ static void mark(const bw_cedar_policies *set, bw_cedar__run *run, const uint32_
     run->steps += n;
 }
 
-bw_status bw_cedar__index_match(const bw_cedar_policies *set, bw_cedar__run *run, uint64_t **out)
+bw_status bw_cedar__index_match(const bw_cedar_policies *set, bw_cedar__run *run,
+                                uint64_t **out)
 {
     const bw_cedar__index *ix = set->index;
     uint64_t *bits = bw_arena_calloc(run->ctx, set->n / 64 + 1, sizeof *bits);

@@ -7,8 +7,8 @@
 
 /* Policies by one key of one scope variable. Templates are in no list. */
 typedef struct bw_cedar__key {
-    bw_cedar__uid uid;      /* IS: the type, with an empty id */
-    uint8_t var, op;        /* op: SCOPE_EQ, SCOPE_IN (IS_IN too) or SCOPE_IS */
+    bw_cedar__uid uid; /* IS: the type, with an empty id */
+    uint8_t var, op;   /* op: SCOPE_EQ, SCOPE_IN (IS_IN too) or SCOPE_IS */
     const uint32_t *policies;
     uint32_t n;
 } bw_cedar__key;
@@ -25,6 +25,6 @@ struct bw_cedar__index {
 BW_MUST_USE bw_status bw_cedar__index_build(bw_ctx *ctx, bw_cedar_policies *set);
 /* A bitmap (n / 64 + 1 words, arena of run->ctx) of the policies whose scope matches,
  * exactly. */
-BW_MUST_USE bw_status bw_cedar__index_match(const bw_cedar_policies *set, bw_cedar__run *run,
-                                            uint64_t **out);
+BW_MUST_USE bw_status bw_cedar__index_match(const bw_cedar_policies *set,
+                                            bw_cedar__run *run, uint64_t **out);
 #endif

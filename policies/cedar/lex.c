@@ -21,7 +21,8 @@ bw_status bw_cedar__lex_fail(const bw_cedar__lex *lx, size_t at, const char *fmt
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
-    return bw_fail(lx->ctx, BW_EINVALID, "line %zu, column %zu: %s", line, column, what);
+    return bw_fail(lx->ctx, BW_EINVALID, "line %zu, column %zu: %s", line, column,
+                   what);
 }
 
 /* Length of the white space character at i, 0 if there is none. */
@@ -84,8 +85,9 @@ static bw_status scan_operator(bw_cedar__lex *lx)
     static const struct {
         char text[3];
         bw_cedar__tok tok;
-    } pairs[] = {{"::", BW_CEDAR__T_COLONS}, {"==", BW_CEDAR__T_EQ}, {"!=", BW_CEDAR__T_NE},
-                 {"<=", BW_CEDAR__T_LE},     {">=", BW_CEDAR__T_GE}, {"&&", BW_CEDAR__T_AND},
+    } pairs[] = {{"::", BW_CEDAR__T_COLONS}, {"==", BW_CEDAR__T_EQ},
+                 {"!=", BW_CEDAR__T_NE},     {"<=", BW_CEDAR__T_LE},
+                 {">=", BW_CEDAR__T_GE},     {"&&", BW_CEDAR__T_AND},
                  {"||", BW_CEDAR__T_OR}};
     const char *p = lx->text.ptr + lx->start;
     size_t left = lx->text.len - lx->start;
@@ -134,7 +136,8 @@ bw_status bw_cedar__lex_start(bw_ctx *ctx, bw_str text, bw_cedar__lex *lx)
 {
     *lx = (bw_cedar__lex){.ctx = ctx, .text = text};
     if (text.len > BW_CEDAR_TEXT_MAX)
-        return bw_fail(ctx, BW_EINVALID, "Cedar text is larger than %d bytes", BW_CEDAR_TEXT_MAX);
+        return bw_fail(ctx, BW_EINVALID, "Cedar text is larger than %d bytes",
+                       BW_CEDAR_TEXT_MAX);
     if (!bw_utf8_valid(text.ptr, text.len))
         return bw_fail(ctx, BW_EINVALID, "Cedar text is not valid UTF-8");
     return bw_cedar__lex_next(lx);
@@ -184,7 +187,8 @@ static bool unicode_escape(const char *p, size_t end, size_t *i, uint32_t *out)
     return true;
 }
 
-/* One escape; *i stands on the backslash and ends after it. '*' is known in patterns only. */
+/* One escape; *i stands on the backslash and ends after it. '*' is known in patterns
+ * only. */
 static bool escape(const char *p, size_t end, size_t *i, bool pattern, uint32_t *out)
 {
     if (*i + 1 >= end)
@@ -197,10 +201,18 @@ static bool escape(const char *p, size_t end, size_t *i, bool pattern, uint32_t 
     case '\'':
         *out = (uint32_t)c;
         return true;
-    case 'n': *out = '\n'; return true;
-    case 'r': *out = '\r'; return true;
-    case 't': *out = '\t'; return true;
-    case '0': *out = 0; return true;
+    case 'n':
+        *out = '\n';
+        return true;
+    case 'r':
+        *out = '\r';
+        return true;
+    case 't':
+        *out = '\t';
+        return true;
+    case '0':
+        *out = 0;
+        return true;
     case '*':
         *out = '*';
         return pattern;
@@ -247,7 +259,8 @@ bw_status bw_cedar__lex_string(const bw_cedar__lex *lx, bw_ctx *pool, bw_str *ou
 {
     assert(lx->tok == BW_CEDAR__T_STRING);
     size_t i = lx->start + 1, end = lx->end - 1, n = 0;
-    char *to = bw_arena_alloc(pool, end - i); /* an escape is never shorter than its character */
+    char *to = bw_arena_alloc(
+        pool, end - i); /* an escape is never shorter than its character */
     if (!to)
         return bw_fail_nomem(lx->ctx);
     while (i < end) {
@@ -265,7 +278,8 @@ bw_status bw_cedar__lex_string(const bw_cedar__lex *lx, bw_ctx *pool, bw_str *ou
     return BW_OK;
 }
 
-bw_status bw_cedar__lex_pattern(const bw_cedar__lex *lx, bw_ctx *pool, bw_cedar__pattern *out)
+bw_status bw_cedar__lex_pattern(const bw_cedar__lex *lx, bw_ctx *pool,
+                                bw_cedar__pattern *out)
 {
     assert(lx->tok == BW_CEDAR__T_STRING);
     size_t i = lx->start + 1, end = lx->end - 1, n = 0;
@@ -306,8 +320,8 @@ bw_status bw_cedar__lex_pattern(const bw_cedar__lex *lx, bw_ctx *pool, bw_cedar_
 }
 
 /* The first run is anchored at the start, the last at the end, those between are found
- * leftmost (which is enough, since a wildcard may stand for anything). Bytes serve as well
- * as characters: UTF-8 never begins inside another character. */
+ * leftmost (which is enough, since a wildcard may stand for anything). Bytes serve as
+ * well as characters: UTF-8 never begins inside another character. */
 bool bw_cedar__pattern_match(const bw_cedar__pattern *p, bw_str t)
 {
     bw_str first = p->runs[0], last = p->runs[p->n - 1];
@@ -320,7 +334,8 @@ bool bw_cedar__pattern_match(const bw_cedar__pattern *p, bw_str t)
     for (uint32_t i = 1; i + 1 < p->n; i++) {
         if (p->runs[i].len == 0)
             continue;
-        const char *hit = memmem(at, (size_t)(end - at), p->runs[i].ptr, p->runs[i].len);
+        const char *hit =
+            memmem(at, (size_t)(end - at), p->runs[i].ptr, p->runs[i].len);
         if (!hit)
             return false;
         at = hit + p->runs[i].len;

@@ -1,7 +1,8 @@
-/* Policy text to tree: language description, section 2. Written from the grammar by hand:
- * precedence climbing for operators, loops for every chain, and one counter for whatever
- * truly nests (parentheses, sets, records, arguments, branches). What is a parse error in
- * the reference engine is one here: unknown variables, functions, methods, wrong counts. */
+/* Policy text to tree: language description, section 2. Written from the grammar by
+ * hand: precedence climbing for operators, loops for every chain, and one counter for
+ * whatever truly nests (parentheses, sets, records, arguments, branches). What is a
+ * parse error in the reference engine is one here: unknown variables, functions,
+ * methods, wrong counts. */
 #include "ast.h"
 
 typedef struct parser {
@@ -13,14 +14,14 @@ typedef struct parser {
 typedef const bw_cedar__expr *expr_ptr;
 typedef bw_cedar__list list;
 
-#define TRY(call)                                                                              \
-    do {                                                                                       \
-        bw_status try_ = (call);                                                               \
-        if (try_ != BW_OK)                                                                     \
-            return try_;                                                                       \
+#define TRY(call)                \
+    do {                         \
+        bw_status try_ = (call); \
+        if (try_ != BW_OK)       \
+            return try_;         \
     } while (0)
-#define NEXT(p) TRY(bw_cedar__lex_next(&(p)->lx))
-#define WANT(p, c) TRY(bw_cedar__lex_want(&(p)->lx, (c)))
+#define NEXT(p)          TRY(bw_cedar__lex_next(&(p)->lx))
+#define WANT(p, c)       TRY(bw_cedar__lex_want(&(p)->lx, (c)))
 #define FAIL(p, at, ...) return bw_cedar__lex_fail(&(p)->lx, (at), __VA_ARGS__)
 
 static bw_status parse_expr(parser *p, expr_ptr *out);
@@ -151,7 +152,8 @@ static bw_status parse_record(parser *p, size_t at, expr_ptr *out)
     return BW_OK;
 }
 
-/* A number; `minus` when a minus stands directly before it, which makes it one literal. */
+/* A number; `minus` when a minus stands directly before it, which makes it one literal.
+ */
 static bw_status parse_int(parser *p, size_t at, bool minus, expr_ptr *out)
 {
     bw_str t = bw_cedar__lex_text(&p->lx);
@@ -169,7 +171,8 @@ static bw_status parse_int(parser *p, size_t at, bool minus, expr_ptr *out)
 
 static bw_status parse_word(parser *p, size_t at, bw_str word, expr_ptr *out)
 {
-    static const bw_str vars[] = {{"principal", 9}, {"action", 6}, {"resource", 8}, {"context", 7}};
+    static const bw_str vars[] = {
+        {"principal", 9}, {"action", 6}, {"resource", 8}, {"context", 7}};
     bw_cedar__expr *e;
     if (bw_cedar__lex_is(&p->lx, '(')) {
         bw_cedar__fn fn;
@@ -253,7 +256,8 @@ static bw_status parse_primary(parser *p, expr_ptr *out)
 }
 
 /* ---- members ---- */
-static bw_status parse_method(parser *p, size_t at, bw_str name, expr_ptr self, expr_ptr *out)
+static bw_status parse_method(parser *p, size_t at, bw_str name, expr_ptr self,
+                              expr_ptr *out)
 {
     static const struct {
         const char *name;
@@ -321,7 +325,9 @@ static bw_status parse_member(parser *p, expr_ptr *out)
 static bw_status parse_unary(parser *p, expr_ptr *out)
 {
     size_t at = p->lx.start;
-    char sign = bw_cedar__lex_is(&p->lx, '!') ? '!' : bw_cedar__lex_is(&p->lx, '-') ? '-' : 0;
+    char sign = bw_cedar__lex_is(&p->lx, '!')   ? '!'
+                : bw_cedar__lex_is(&p->lx, '-') ? '-'
+                                                : 0;
     int n = 0;
     for (; sign && bw_cedar__lex_is(&p->lx, sign); n++) {
         if (n == 4)
@@ -329,7 +335,8 @@ static bw_status parse_unary(parser *p, expr_ptr *out)
         NEXT(p);
     }
     if (sign == '-' && p->lx.tok == BW_CEDAR__T_INT) {
-        /* The last minus belongs to the number unless something is read from it: -1.x */
+        /* The last minus belongs to the number unless something is read from it: -1.x
+         */
         parser ahead = *p;
         NEXT(&ahead);
         if (!bw_cedar__lex_is(&ahead.lx, '.') && !bw_cedar__lex_is(&ahead.lx, '[')) {
@@ -342,7 +349,8 @@ static bw_status parse_unary(parser *p, expr_ptr *out)
 wrap:
     for (; n > 0; n--) {
         bw_cedar__expr *e = NULL;
-        TRY(bw_cedar__node_of(&p->m, sign == '!' ? BW_CEDAR__NOT : BW_CEDAR__NEG, at, *out, NULL, NULL, &e));
+        TRY(bw_cedar__node_of(&p->m, sign == '!' ? BW_CEDAR__NOT : BW_CEDAR__NEG, at,
+                              *out, NULL, NULL, &e));
         *out = e;
     }
     return BW_OK;
@@ -359,20 +367,32 @@ typedef struct binary_op {
 static binary_op binary_at(const bw_cedar__lex *lx)
 {
     switch (lx->tok) {
-    case BW_CEDAR__T_OR: return (binary_op){PREC_OR, BW_CEDAR__OR};
-    case BW_CEDAR__T_AND: return (binary_op){PREC_AND, BW_CEDAR__AND};
-    case BW_CEDAR__T_EQ: return (binary_op){PREC_RELATION, BW_CEDAR__EQ};
-    case BW_CEDAR__T_NE: return (binary_op){PREC_RELATION, BW_CEDAR__NE};
-    case BW_CEDAR__T_LE: return (binary_op){PREC_RELATION, BW_CEDAR__LE};
-    case BW_CEDAR__T_GE: return (binary_op){PREC_RELATION, BW_CEDAR__GE};
+    case BW_CEDAR__T_OR:
+        return (binary_op){PREC_OR, BW_CEDAR__OR};
+    case BW_CEDAR__T_AND:
+        return (binary_op){PREC_AND, BW_CEDAR__AND};
+    case BW_CEDAR__T_EQ:
+        return (binary_op){PREC_RELATION, BW_CEDAR__EQ};
+    case BW_CEDAR__T_NE:
+        return (binary_op){PREC_RELATION, BW_CEDAR__NE};
+    case BW_CEDAR__T_LE:
+        return (binary_op){PREC_RELATION, BW_CEDAR__LE};
+    case BW_CEDAR__T_GE:
+        return (binary_op){PREC_RELATION, BW_CEDAR__GE};
     case BW_CEDAR__T_PUNCT:
         switch (lx->punct) {
-        case '<': return (binary_op){PREC_RELATION, BW_CEDAR__LT};
-        case '>': return (binary_op){PREC_RELATION, BW_CEDAR__GT};
-        case '+': return (binary_op){PREC_ADD, BW_CEDAR__ADD};
-        case '-': return (binary_op){PREC_ADD, BW_CEDAR__SUB};
-        case '*': return (binary_op){PREC_MULT, BW_CEDAR__MUL};
-        default: return (binary_op){0, BW_CEDAR__ERROR};
+        case '<':
+            return (binary_op){PREC_RELATION, BW_CEDAR__LT};
+        case '>':
+            return (binary_op){PREC_RELATION, BW_CEDAR__GT};
+        case '+':
+            return (binary_op){PREC_ADD, BW_CEDAR__ADD};
+        case '-':
+            return (binary_op){PREC_ADD, BW_CEDAR__SUB};
+        case '*':
+            return (binary_op){PREC_MULT, BW_CEDAR__MUL};
+        default:
+            return (binary_op){0, BW_CEDAR__ERROR};
         }
     case BW_CEDAR__T_IDENT:
         if (bw_cedar__lex_is_word(lx, "in"))
@@ -492,7 +512,8 @@ static bw_status parse_if(parser *p, expr_ptr *out)
     expr_ptr *part = parts.items;
     for (uint32_t i = parts.n; i > 0; i -= 2) {
         bw_cedar__expr *e;
-        TRY(bw_cedar__node_of(&p->m, BW_CEDAR__IF, at, part[i - 2], part[i - 1], *out, &e));
+        TRY(bw_cedar__node_of(&p->m, BW_CEDAR__IF, at, part[i - 2], part[i - 1], *out,
+                              &e));
         *out = e;
     }
     return BW_OK;
@@ -563,7 +584,8 @@ static bw_status parse_scope_operand(parser *p, int var, bw_cedar__scope *s)
 {
     uint32_t parens;
     TRY(open_parens(p, &parens));
-    if (var == BW_CEDAR__ACTION && s->op == BW_CEDAR__SCOPE_IN && bw_cedar__lex_is(&p->lx, '[')) {
+    if (var == BW_CEDAR__ACTION && s->op == BW_CEDAR__SCOPE_IN &&
+        bw_cedar__lex_is(&p->lx, '[')) {
         NEXT(p);
         TRY(parse_action_list(p, s));
         return close_parens(p, parens);
@@ -572,7 +594,8 @@ static bw_status parse_scope_operand(parser *p, int var, bw_cedar__scope *s)
         size_t at = p->lx.start, end = p->lx.end;
         NEXT(p);
         const char *name = var == BW_CEDAR__PRINCIPAL ? "principal" : "resource";
-        if (var == BW_CEDAR__ACTION || p->lx.start != end || !bw_cedar__lex_is_word(&p->lx, name))
+        if (var == BW_CEDAR__ACTION || p->lx.start != end ||
+            !bw_cedar__lex_is_word(&p->lx, name))
             FAIL(p, at, "this slot does not belong here");
         NEXT(p);
         s->slot = true;

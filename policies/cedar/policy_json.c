@@ -1,16 +1,16 @@
 /* Policies in JSON to the same trees as their text: language description, section 9.
  * Templates and their links come with the set: a link is its template with the slots
- * filled, under its own id, and shares the template's program. Unknown members are refused
- * where the reference engine refuses them (in scopes it does not look). Recursion follows
- * the JSON, whose depth the reader bounds (BW_JSON_CEDAR). */
+ * filled, under its own id, and shares the template's program. Unknown members are
+ * refused where the reference engine refuses them (in scopes it does not look).
+ * Recursion follows the JSON, whose depth the reader bounds (BW_JSON_CEDAR). */
 #include "ast.h"
 #include "schema.h"
 
-#define TRY(call)                                                                              \
-    do {                                                                                       \
-        bw_status try_ = (call);                                                               \
-        if (try_ != BW_OK)                                                                     \
-            return try_;                                                                       \
+#define TRY(call)                \
+    do {                         \
+        bw_status try_ = (call); \
+        if (try_ != BW_OK)       \
+            return try_;         \
     } while (0)
 
 enum { LINKS_MAX = 4096 }; /* ids are compared one by one */
@@ -56,16 +56,20 @@ static bw_status object(maker *m, const bw_json *json, const char *const *allowe
 static bw_status type_name(maker *m, const bw_json *object, bw_str *out)
 {
     TRY(string(m, object, "entity_type", out));
-    return bw_cedar__is_path(*out) ? BW_OK : bad(m, object, "not the name of an entity type");
+    return bw_cedar__is_path(*out) ? BW_OK
+                                   : bad(m, object, "not the name of an entity type");
 }
 
-static bw_status read_expr(maker *m, const bw_json *json, uint32_t depth, expr_ptr *out);
+static bw_status read_expr(maker *m, const bw_json *json, uint32_t depth,
+                           expr_ptr *out);
 
 /* ---- values: what an expression of literals would be ---- */
-static bw_status read_literal(maker *m, const bw_json *json, uint32_t depth, expr_ptr *out);
+static bw_status read_literal(maker *m, const bw_json *json, uint32_t depth,
+                              expr_ptr *out);
 
 /* {"fn", "arg" or "args"}: an unknown function is an error of the evaluation. */
-static bw_status literal_call(maker *m, const bw_json *json, uint32_t depth, expr_ptr *out)
+static bw_status literal_call(maker *m, const bw_json *json, uint32_t depth,
+                              expr_ptr *out)
 {
     const bw_json *arg = bw_json_get(json, "arg"), *a = arg;
     list args = {0};
@@ -86,7 +90,8 @@ static bw_status literal_call(maker *m, const bw_json *json, uint32_t depth, exp
     return BW_OK;
 }
 
-static bw_status literal_record(maker *m, const bw_json *json, uint32_t depth, expr_ptr *out)
+static bw_status literal_record(maker *m, const bw_json *json, uint32_t depth,
+                                expr_ptr *out)
 {
     list names = {0}, children = {0};
     bool unique;
@@ -102,7 +107,8 @@ static bw_status literal_record(maker *m, const bw_json *json, uint32_t depth, e
     return unique ? BW_OK : bad(m, json, "a key is there twice");
 }
 
-static bw_status literal_set(maker *m, const bw_json *json, uint32_t depth, expr_ptr *out)
+static bw_status literal_set(maker *m, const bw_json *json, uint32_t depth,
+                             expr_ptr *out)
 {
     list children = {0};
     const bw_json *v;
@@ -118,7 +124,8 @@ static bw_status literal_set(maker *m, const bw_json *json, uint32_t depth, expr
     return BW_OK;
 }
 
-static bw_status read_literal(maker *m, const bw_json *json, uint32_t depth, expr_ptr *out)
+static bw_status read_literal(maker *m, const bw_json *json, uint32_t depth,
+                              expr_ptr *out)
 {
     if (depth > BW_CEDAR_DEPTH_MAX)
         return bad(m, json, "nested too deep");
@@ -136,10 +143,12 @@ static bw_status read_literal(maker *m, const bw_json *json, uint32_t depth, exp
 }
 
 /* ---- expressions ---- */
-static bw_status read_member(maker *m, const bw_json *object, const char *key, uint32_t depth, expr_ptr *out)
+static bw_status read_member(maker *m, const bw_json *object, const char *key,
+                             uint32_t depth, expr_ptr *out)
 {
     const bw_json *v = bw_json_get(object, key);
-    return v ? read_expr(m, v, depth + 1, out) : bad(m, object, "an operand is missing");
+    return v ? read_expr(m, v, depth + 1, out)
+             : bad(m, object, "an operand is missing");
 }
 
 static bw_status read_list(maker *m, const bw_json *json, uint32_t depth, list *out)
@@ -169,7 +178,8 @@ static bw_status read_var(maker *m, const bw_json *json, expr_ptr *out)
 }
 
 /* {"left", "attr"}: of `has` a string or a list of names, of `.` a string. */
-static bw_status read_access(maker *m, const bw_json *json, bool has, uint32_t depth, expr_ptr *out)
+static bw_status read_access(maker *m, const bw_json *json, bool has, uint32_t depth,
+                             expr_ptr *out)
 {
     static const char *const members[] = {"left", "attr", NULL};
     const bw_json *attr = bw_json_get(json, "attr");
@@ -189,7 +199,8 @@ static bw_status read_access(maker *m, const bw_json *json, bool has, uint32_t d
     }
     if (names.n == 0)
         return bad(m, json, "the name of an attribute is missing");
-    TRY(bw_cedar__node_of(m, has ? BW_CEDAR__HAS : BW_CEDAR__GET, 0, left, NULL, NULL, &e));
+    TRY(bw_cedar__node_of(m, has ? BW_CEDAR__HAS : BW_CEDAR__GET, 0, left, NULL, NULL,
+                          &e));
     TRY(bw_cedar__list_keep(m, &names, sizeof(bw_str), &kept));
     e->u.names = kept;
     e->nnames = names.n;
@@ -219,7 +230,8 @@ static bw_status read_pattern(maker *m, const bw_json *json, bw_cedar__pattern *
     static const char *const members[] = {"Literal", NULL};
     if (!json || json->kind != BW_JSON_ARRAY)
         return bad(m, json, "a pattern is an array");
-    char *to = bw_arena_alloc(m->pool, json->raw.len); /* a literal is never longer than its JSON */
+    char *to = bw_arena_alloc(
+        m->pool, json->raw.len); /* a literal is never longer than its JSON */
     bw_str *runs = bw_arena_calloc(m->pool, (size_t)json->count + 1, sizeof *runs);
     if (!to || !runs)
         return bw_fail_nomem(m->ctx);
@@ -267,7 +279,8 @@ static bw_status read_if(maker *m, const bw_json *json, uint32_t depth, expr_ptr
     return BW_OK;
 }
 
-static bw_status read_record(maker *m, const bw_json *json, uint32_t depth, expr_ptr *out)
+static bw_status read_record(maker *m, const bw_json *json, uint32_t depth,
+                             expr_ptr *out)
 {
     list names = {0}, children = {0};
     bool unique;
@@ -286,7 +299,8 @@ static bw_status read_record(maker *m, const bw_json *json, uint32_t depth, expr
 }
 
 /* The operators that have nothing but operands: {"arg"} or {"left", "right"}. */
-static bw_status read_operator(maker *m, const bw_json *json, uint32_t depth, bool *known, expr_ptr *out)
+static bw_status read_operator(maker *m, const bw_json *json, uint32_t depth,
+                               bool *known, expr_ptr *out)
 {
     static const struct {
         const char *name;
@@ -312,9 +326,11 @@ static bw_status read_operator(maker *m, const bw_json *json, uint32_t depth, bo
                  {"containsAny", BW_CEDAR__CONTAINS_ANY, false},
                  {"hasTag", BW_CEDAR__HAS_TAG, false},
                  {"getTag", BW_CEDAR__GET_TAG, false}};
-    static const char *const one[] = {"arg", NULL}, *const two[] = {"left", "right", NULL};
+    static const char *const one[] = {"arg", NULL}, *const two[] = {"left", "right",
+                                                                    NULL};
     size_t i = 0;
-    while (i < sizeof table / sizeof *table && !bw_str_eq(json->key, bw_str_c(table[i].name)))
+    while (i < sizeof table / sizeof *table &&
+           !bw_str_eq(json->key, bw_str_c(table[i].name)))
         i++;
     *known = i < sizeof table / sizeof *table;
     if (!*known)
@@ -363,14 +379,17 @@ static bw_status read_expr(maker *m, const bw_json *json, uint32_t depth, expr_p
     if (!bw_str_is(v->key, "Set") && !bw_cedar__fn_any(v->key, &fn))
         return bad(m, v, "unknown kind of expression");
     TRY(read_list(m, v, depth, &items));
-    TRY(bw_cedar__list_node(m, fn == BW_CEDAR__FN_COUNT ? BW_CEDAR__SET_OF : BW_CEDAR__CALL, 0, &items, &e));
+    TRY(bw_cedar__list_node(
+        m, fn == BW_CEDAR__FN_COUNT ? BW_CEDAR__SET_OF : BW_CEDAR__CALL, 0, &items,
+        &e));
     e->which = fn == BW_CEDAR__FN_COUNT ? 0 : (uint8_t)fn;
     *out = e;
     return BW_OK;
 }
 
 /* ---- scopes ---- */
-static bw_status read_uids(maker *m, int var, const bw_json *one, const bw_json *many, bw_cedar__scope *s)
+static bw_status read_uids(maker *m, int var, const bw_json *one, const bw_json *many,
+                           bw_cedar__scope *s)
 {
     bw_cedar__reader r = {m->ctx, m->pool, NULL};
     size_t n = many ? many->count : 1;
@@ -394,18 +413,21 @@ static bw_status read_target(maker *m, int var, const bw_json *json, bw_cedar__s
                   *many = bw_json_get(json, "entities");
     if (one)
         return read_uids(m, var, one, NULL, s);
-    if (many && many->kind == BW_JSON_ARRAY && var == BW_CEDAR__ACTION && s->op == BW_CEDAR__SCOPE_IN) {
+    if (many && many->kind == BW_JSON_ARRAY && var == BW_CEDAR__ACTION &&
+        s->op == BW_CEDAR__SCOPE_IN) {
         s->op = many->count == 1 ? BW_CEDAR__SCOPE_IN : BW_CEDAR__SCOPE_IN_LIST;
         return read_uids(m, var, NULL, many, s);
     }
     const char *name = var == BW_CEDAR__PRINCIPAL ? "?principal" : "?resource";
-    if (!slot || slot->kind != BW_JSON_STRING || var == BW_CEDAR__ACTION || !bw_str_eq(slot->str, bw_str_c(name)))
+    if (!slot || slot->kind != BW_JSON_STRING || var == BW_CEDAR__ACTION ||
+        !bw_str_eq(slot->str, bw_str_c(name)))
         return bad(m, json, "expected an entity, or this variable's slot");
     s->slot = true;
     return BW_OK;
 }
 
-static bw_status read_scope(maker *m, int var, const bw_json *policy, const char *key, bw_cedar__scope *s)
+static bw_status read_scope(maker *m, int var, const bw_json *policy, const char *key,
+                            bw_cedar__scope *s)
 {
     const bw_json *json = bw_json_get(policy, key);
     bw_str op;
@@ -439,7 +461,8 @@ static bw_status read_annotations(maker *m, const bw_json *json, bw_cedar__polic
         return bw_fail_nomem(m->ctx);
     for (const bw_json *v = json->child; v; v = v->next) {
         bw_cedar__annotation *a = &all[p->nannotations++];
-        if (!bw_cedar__is_ident(v->key) || (v->kind != BW_JSON_STRING && v->kind != BW_JSON_NULL))
+        if (!bw_cedar__is_ident(v->key) ||
+            (v->kind != BW_JSON_STRING && v->kind != BW_JSON_NULL))
             return bad(m, v, "an annotation is a name with a text");
         TRY(keep(m, v->key, &a->key));
         a->has_value = v->kind == BW_JSON_STRING;
@@ -472,10 +495,11 @@ static bw_status read_conditions(maker *m, const bw_json *json, bw_cedar__policy
     return BW_OK;
 }
 
-static bw_status read_policy(maker *m, const bw_json *json, bool template, bw_cedar__policy *p)
+static bw_status read_policy(maker *m, const bw_json *json, bool template,
+                             bw_cedar__policy *p)
 {
-    static const char *const members[] = {"effect", "principal", "action", "resource", "conditions",
-                                          "annotations", NULL};
+    static const char *const members[] = {
+        "effect", "principal", "action", "resource", "conditions", "annotations", NULL};
     bw_str effect;
     TRY(object(m, json, members));
     TRY(keep(m, json->key, &p->id));
@@ -503,7 +527,8 @@ static const bw_cedar__policy *find(const list *all, bw_str id)
     return NULL;
 }
 
-static bw_status fill(maker *m, const bw_json *values, const char *name, bw_cedar__scope *s, uint32_t *used)
+static bw_status fill(maker *m, const bw_json *values, const char *name,
+                      bw_cedar__scope *s, uint32_t *used)
 {
     const bw_json *v = bw_json_get(values, name);
     if (!s->slot)
@@ -515,7 +540,8 @@ static bw_status fill(maker *m, const bw_json *values, const char *name, bw_ceda
     return read_uids(m, BW_CEDAR__PRINCIPAL, v, NULL, s);
 }
 
-static bw_status read_link(maker *m, bw_cedar_policies *set, const bw_json *json, list *all)
+static bw_status read_link(maker *m, bw_cedar_policies *set, const bw_json *json,
+                           list *all)
 {
     static const char *const members[] = {"templateId", "newId", "values", NULL};
     const bw_json *values = bw_json_get(json, "values");
@@ -540,7 +566,8 @@ static bw_status read_link(maker *m, bw_cedar_policies *set, const bw_json *json
     return bw_cedar__set_add(m, set, all, &p);
 }
 
-static bw_status read_policies(maker *m, bw_cedar_policies *set, const bw_json *json, bool template, list *all)
+static bw_status read_policies(maker *m, bw_cedar_policies *set, const bw_json *json,
+                               bool template, list *all)
 {
     if (!json || json->kind != BW_JSON_OBJECT)
         return bad(m, json, "a set needs staticPolicies, templates and templateLinks");
@@ -558,11 +585,13 @@ static bw_status read_policies(maker *m, bw_cedar_policies *set, const bw_json *
 
 static bw_status read_set(maker *m, bw_cedar_policies *set)
 {
-    static const char *const members[] = {"staticPolicies", "templates", "templateLinks", NULL};
+    static const char *const members[] = {"staticPolicies", "templates",
+                                          "templateLinks", NULL};
     bw_json *json;
     list all = {0};
     if (set->text.len > BW_CEDAR_TEXT_MAX)
-        return bw_fail(m->ctx, BW_EINVALID, "policies are larger than %d bytes", BW_CEDAR_TEXT_MAX);
+        return bw_fail(m->ctx, BW_EINVALID, "policies are larger than %d bytes",
+                       BW_CEDAR_TEXT_MAX);
     TRY(bw_json_parse(m->ctx, set->text, BW_JSON_CEDAR, &json));
     TRY(object(m, json, members));
     TRY(read_policies(m, set, bw_json_get(json, "staticPolicies"), false, &all));
@@ -577,7 +606,8 @@ static bw_status read_set(maker *m, bw_cedar_policies *set)
     return bw_cedar__set_finish(m, set, &all);
 }
 
-bw_status bw_cedar_policies_parse_json(bw_ctx *ctx, bw_str text, bw_cedar_policies **out)
+bw_status bw_cedar_policies_parse_json(bw_ctx *ctx, bw_str text,
+                                       bw_cedar_policies **out)
 {
     return bw_cedar__set_new(ctx, text, read_set, out);
 }

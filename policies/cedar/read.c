@@ -2,11 +2,11 @@
  * entities and extension values are understood and everything must fit exactly. */
 #include "schema.h"
 
-#define TRY(call)                                                                              \
-    do {                                                                                       \
-        bw_status try_ = (call);                                                               \
-        if (try_ != BW_OK)                                                                     \
-            return try_;                                                                       \
+#define TRY(call)                \
+    do {                         \
+        bw_status try_ = (call); \
+        if (try_ != BW_OK)       \
+            return try_;         \
     } while (0)
 
 static bw_status bad(const bw_cedar__reader *r, const bw_json *at, const char *what)
@@ -20,7 +20,8 @@ static bw_status keep(const bw_cedar__reader *r, bw_str s, bw_str *out)
     return bw_arena_str(r->pool, s, out) == BW_OK ? BW_OK : bw_fail_nomem(r->ctx);
 }
 
-static bw_status type_and_id(const bw_cedar__reader *r, const bw_json *json, bw_cedar__uid *out)
+static bw_status type_and_id(const bw_cedar__reader *r, const bw_json *json,
+                             bw_cedar__uid *out)
 {
     const bw_json *type = bw_json_get(json, "type"), *id = bw_json_get(json, "id");
     if (!type || type->kind != BW_JSON_STRING || !id || id->kind != BW_JSON_STRING)
@@ -42,9 +43,9 @@ static bool is_string(const bw_json *object, const char *key)
     return v && v->kind == BW_JSON_STRING;
 }
 
-/* Without a type an object is an escape only when it has that one member and the member has
- * the right shape; any other object is a record, as in the reference engine. Where a type
- * asks for an entity or extension value, a member of that name is enough. */
+/* Without a type an object is an escape only when it has that one member and the member
+ * has the right shape; any other object is a record, as in the reference engine. Where
+ * a type asks for an entity or extension value, a member of that name is enough. */
 static const bw_json *entity_escape(const bw_json *json)
 {
     const bw_json *inner = json->count == 1 ? bw_json_get(json, "__entity") : NULL;
@@ -54,8 +55,9 @@ static const bw_json *entity_escape(const bw_json *json)
 const bw_json *bw_cedar__call_escape(const bw_json *json)
 {
     const bw_json *inner = json->count == 1 ? bw_json_get(json, "__extn") : NULL;
-    bool whole = inner && is_string(inner, "fn") &&
-                 (bw_json_get(inner, "arg") || bw_json_is_array(bw_json_get(inner, "args")));
+    bool whole =
+        inner && is_string(inner, "fn") &&
+        (bw_json_get(inner, "arg") || bw_json_is_array(bw_json_get(inner, "args")));
     return whole ? inner : NULL;
 }
 
@@ -64,14 +66,15 @@ bool bw_cedar__other_escape(const bw_json *json)
     return entity_escape(json) || (json->count == 1 && is_string(json, "__expr"));
 }
 
-bw_status bw_cedar__read_uid(const bw_cedar__reader *r, const bw_json *json, bw_cedar__uid *out)
+bw_status bw_cedar__read_uid(const bw_cedar__reader *r, const bw_json *json,
+                             bw_cedar__uid *out)
 {
     const bw_json *inner = bw_json_get(json, "__entity");
     return type_and_id(r, inner ? inner : json, out);
 }
 
-static bw_status read_call(const bw_cedar__reader *r, const bw_json *json, uint32_t depth,
-                           bw_cedar_value *out)
+static bw_status read_call(const bw_cedar__reader *r, const bw_json *json,
+                           uint32_t depth, bw_cedar_value *out)
 {
     const bw_json *name = bw_json_get(json, "fn"), *arg = bw_json_get(json, "arg"),
                   *args = bw_json_get(json, "args");
@@ -99,8 +102,9 @@ static bw_status read_call(const bw_cedar__reader *r, const bw_json *json, uint3
     return why ? bad(r, json, why) : BW_OK;
 }
 
-static bw_status read_set(const bw_cedar__reader *r, const bw_json *json, const bw_cedar__type *element,
-                          uint32_t depth, bw_cedar_value *out)
+static bw_status read_set(const bw_cedar__reader *r, const bw_json *json,
+                          const bw_cedar__type *element, uint32_t depth,
+                          bw_cedar_value *out)
 {
     bw_cedar_value *items = bw_arena_alloc(r->pool, json->count * sizeof *items);
     const bw_json *e;
@@ -118,7 +122,8 @@ static bw_status read_set(const bw_cedar__reader *r, const bw_json *json, const 
 }
 
 bw_status bw_cedar__read_record(const bw_cedar__reader *r, const bw_json *json,
-                                const bw_cedar__type *type, uint32_t depth, bw_cedar_value *out)
+                                const bw_cedar__type *type, uint32_t depth,
+                                bw_cedar_value *out)
 {
     bw_cedar__member *members = bw_arena_alloc(r->pool, json->count * sizeof *members);
     uint32_t n = 0, required = 0;
@@ -130,7 +135,8 @@ bw_status bw_cedar__read_record(const bw_cedar__reader *r, const bw_json *json,
             return bad(r, m, "attribute that the schema does not declare");
         required += attr && attr->required;
         TRY(keep(r, m->key, &members[n].key));
-        TRY(bw_cedar__read_value(r, m, attr ? attr->type : NULL, depth + 1, &members[n].value));
+        TRY(bw_cedar__read_value(r, m, attr ? attr->type : NULL, depth + 1,
+                                 &members[n].value));
         n++;
     }
     for (uint32_t i = 0; type && i < type->nattrs; i++)
@@ -143,8 +149,8 @@ bw_status bw_cedar__read_record(const bw_cedar__reader *r, const bw_json *json,
     return BW_OK;
 }
 
-static bw_status read_entity(const bw_cedar__reader *r, const bw_json *json, const bw_cedar__type *type,
-                             bw_cedar_value *out)
+static bw_status read_entity(const bw_cedar__reader *r, const bw_json *json,
+                             const bw_cedar__type *type, bw_cedar_value *out)
 {
     bw_cedar__uid *uid = bw_arena_alloc(r->pool, sizeof *uid);
     if (!uid)
@@ -158,9 +164,10 @@ static bw_status read_entity(const bw_cedar__reader *r, const bw_json *json, con
     return BW_OK;
 }
 
-/* Places typed as an extension value: the long form, {"fn","arg"}, or the bare argument. */
-static bw_status read_extension(const bw_cedar__reader *r, const bw_json *json, uint8_t kind,
-                                uint32_t depth, bw_cedar_value *out)
+/* Places typed as an extension value: the long form, {"fn","arg"}, or the bare
+ * argument. */
+static bw_status read_extension(const bw_cedar__reader *r, const bw_json *json,
+                                uint8_t kind, uint32_t depth, bw_cedar_value *out)
 {
     const bw_json *inner = bw_json_get(json, "__extn");
     if (inner || json->kind == BW_JSON_OBJECT)
@@ -179,8 +186,8 @@ static bw_status read_extension(const bw_cedar__reader *r, const bw_json *json, 
     return why ? bad(r, json, why) : BW_OK;
 }
 
-static bw_status read_plain(const bw_cedar__reader *r, const bw_json *json, uint32_t depth,
-                            bw_cedar_value *out)
+static bw_status read_plain(const bw_cedar__reader *r, const bw_json *json,
+                            uint32_t depth, bw_cedar_value *out)
 {
     int64_t i;
     bw_str s;
@@ -219,7 +226,8 @@ static bw_status read_plain(const bw_cedar__reader *r, const bw_json *json, uint
 }
 
 bw_status bw_cedar__read_value(const bw_cedar__reader *r, const bw_json *json,
-                               const bw_cedar__type *type, uint32_t depth, bw_cedar_value *out)
+                               const bw_cedar__type *type, uint32_t depth,
+                               bw_cedar_value *out)
 {
     if (depth > BW_CEDAR_DEPTH_MAX)
         return bad(r, json, "nested too deep");
@@ -245,16 +253,20 @@ bw_status bw_cedar__read_value(const bw_cedar__reader *r, const bw_json *json,
     default:
         TRY(read_plain(r, json, depth, out));
     }
-    return out->kind == type->kind ? BW_OK : bad(r, json, "value of a type other than the schema's");
+    return out->kind == type->kind
+               ? BW_OK
+               : bad(r, json, "value of a type other than the schema's");
 }
 
 /* Recursion follows the value, whose depth its builder bounded. */
-bool bw_cedar__value_fits(const bw_cedar_schema *s, const bw_cedar_value *v, const bw_cedar__type *type)
+bool bw_cedar__value_fits(const bw_cedar_schema *s, const bw_cedar_value *v,
+                          const bw_cedar__type *type)
 {
     if (v->kind != type->kind)
         return false;
     if (v->kind == BW_CEDAR__ENTITY)
-        return bw_str_eq(v->u.uid->type, type->name) && bw_cedar__schema_id_ok(s, v->u.uid);
+        return bw_str_eq(v->u.uid->type, type->name) &&
+               bw_cedar__schema_id_ok(s, v->u.uid);
     if (v->kind == BW_CEDAR__SET) {
         for (uint32_t i = 0; i < v->n; i++)
             if (!bw_cedar__value_fits(s, &v->u.items[i], type->element))

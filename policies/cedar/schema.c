@@ -1,28 +1,30 @@
-/* Declarations to a schema: names are resolved, common types replaced, hierarchies closed.
- * Rules: language description, section 7. The own namespace comes before the empty one,
- * and in each a common type before an entity type before a built-in. */
+/* Declarations to a schema: names are resolved, common types replaced, hierarchies
+ * closed. Rules: language description, section 7. The own namespace comes before the
+ * empty one, and in each a common type before an entity type before a built-in. */
+#include "schema.h"
 #include "../../engine/base/map.h"
 #include "ast.h"
-#include "schema.h"
 
 #include <stdlib.h>
 
-#define TRY(call)                                                                              \
-    do {                                                                                       \
-        bw_status try_ = (call);                                                               \
-        if (try_ != BW_OK)                                                                     \
-            return try_;                                                                       \
+#define TRY(call)                \
+    do {                         \
+        bw_status try_ = (call); \
+        if (try_ != BW_OK)       \
+            return try_;         \
     } while (0)
 
 enum { RESOLVE_DEPTH_MAX = 1000 }; /* types inside types, common types followed */
 
 /* ---- declarations ---- */
-static bw_status decl_room(bw_cedar__decls *d, void **items, uint32_t n, uint32_t *cap, size_t size)
+static bw_status decl_room(bw_cedar__decls *d, void **items, uint32_t n, uint32_t *cap,
+                           size_t size)
 {
     if (n < *cap)
         return BW_OK;
     if (n >= BW_CEDAR_DECLS_MAX)
-        return bw_fail(d->ctx, BW_EINVALID, "more than %d declarations", BW_CEDAR_DECLS_MAX);
+        return bw_fail(d->ctx, BW_EINVALID, "more than %d declarations",
+                       BW_CEDAR_DECLS_MAX);
     uint32_t more = *cap ? *cap * 2 : 16;
     void *grown = bw_arena_grow(d->ctx, *items, n * size, more * size);
     if (!grown)
@@ -59,7 +61,8 @@ bw_status bw_cedar__decl_add_action(bw_cedar__decls *d, const bw_cedar__decl_act
     return BW_OK;
 }
 
-bw_status bw_cedar__qualify(bw_ctx *ctx, bw_ctx *pool, bw_str ns, bw_str name, bw_str *out)
+bw_status bw_cedar__qualify(bw_ctx *ctx, bw_ctx *pool, bw_str ns, bw_str name,
+                            bw_str *out)
 {
     if (ns.len == 0) {
         *out = name;
@@ -80,10 +83,11 @@ bool bw_cedar__builtin_kind(bw_str name, uint8_t *kind)
     static const struct {
         bw_str name;
         uint8_t kind;
-    } builtin[] = {{{"Long", 4}, BW_CEDAR__LONG},         {{"String", 6}, BW_CEDAR__STRING},
-                   {{"Bool", 4}, BW_CEDAR__BOOL},         {{"ipaddr", 6}, BW_CEDAR__IP},
-                   {{"decimal", 7}, BW_CEDAR__DECIMAL},   {{"datetime", 8}, BW_CEDAR__DATETIME},
-                   {{"duration", 8}, BW_CEDAR__DURATION}};
+    } builtin[] = {
+        {{"Long", 4}, BW_CEDAR__LONG},        {{"String", 6}, BW_CEDAR__STRING},
+        {{"Bool", 4}, BW_CEDAR__BOOL},        {{"ipaddr", 6}, BW_CEDAR__IP},
+        {{"decimal", 7}, BW_CEDAR__DECIMAL},  {{"datetime", 8}, BW_CEDAR__DATETIME},
+        {{"duration", 8}, BW_CEDAR__DURATION}};
     for (size_t i = 0; i < sizeof builtin / sizeof *builtin; i++)
         if (bw_str_eq(name, builtin[i].name)) {
             *kind = builtin[i].kind;
@@ -155,17 +159,20 @@ typedef struct resolver {
 
 static int by_entity(const void *a, const void *b)
 {
-    return bw_str_cmp(((const bw_cedar__decl_entity *)a)->name, ((const bw_cedar__decl_entity *)b)->name);
+    return bw_str_cmp(((const bw_cedar__decl_entity *)a)->name,
+                      ((const bw_cedar__decl_entity *)b)->name);
 }
 
 static int by_common(const void *a, const void *b)
 {
-    return bw_str_cmp(((const bw_cedar__decl_common *)a)->name, ((const bw_cedar__decl_common *)b)->name);
+    return bw_str_cmp(((const bw_cedar__decl_common *)a)->name,
+                      ((const bw_cedar__decl_common *)b)->name);
 }
 
 static int by_attr(const void *a, const void *b)
 {
-    return bw_str_cmp(((const bw_cedar__attr *)a)->name, ((const bw_cedar__attr *)b)->name);
+    return bw_str_cmp(((const bw_cedar__attr *)a)->name,
+                      ((const bw_cedar__attr *)b)->name);
 }
 
 static int by_str(const void *a, const void *b)
@@ -173,7 +180,8 @@ static int by_str(const void *a, const void *b)
     return bw_str_cmp(*(const bw_str *)a, *(const bw_str *)b);
 }
 
-static void sort(void *items, size_t n, size_t size, int (*cmp)(const void *, const void *))
+static void sort(void *items, size_t n, size_t size,
+                 int (*cmp)(const void *, const void *))
 {
     if (n > 1)
         qsort(items, n, size, cmp);
@@ -182,7 +190,9 @@ static void sort(void *items, size_t n, size_t size, int (*cmp)(const void *, co
 static bw_cedar__decl_common *find_common(const resolver *r, bw_str name)
 {
     bw_cedar__decl_common key = {.name = name};
-    return r->d->ncommons ? bsearch(&key, r->d->commons, r->d->ncommons, sizeof key, by_common) : NULL;
+    return r->d->ncommons
+               ? bsearch(&key, r->d->commons, r->d->ncommons, sizeof key, by_common)
+               : NULL;
 }
 
 static bw_status fail_name(const resolver *r, bw_str name, const char *what)
@@ -196,8 +206,10 @@ static bool is_path_name(bw_str name)
     return memchr(name.ptr, ':', name.len) != NULL;
 }
 
-/* The k-th name to try for `name` written in ns: the own namespace, then the empty one. */
-static bw_status candidate(const resolver *r, bw_str ns, bw_str name, int k, bw_str *out)
+/* The k-th name to try for `name` written in ns: the own namespace, then the empty one.
+ */
+static bw_status candidate(const resolver *r, bw_str ns, bw_str name, int k,
+                           bw_str *out)
 {
     if (k == 0 && !is_path_name(name))
         return bw_cedar__qualify(r->ctx, r->pool, ns, name, out);
@@ -205,8 +217,8 @@ static bw_status candidate(const resolver *r, bw_str ns, bw_str name, int k, bw_
     return BW_OK;
 }
 
-static bw_status resolve(resolver *r, bw_str ns, const bw_cedar__ref *ref, uint32_t depth,
-                         const bw_cedar__type **out);
+static bw_status resolve(resolver *r, bw_str ns, const bw_cedar__ref *ref,
+                         uint32_t depth, const bw_cedar__type **out);
 
 static bw_status resolve_common(resolver *r, bw_cedar__decl_common *c, uint32_t depth,
                                 const bw_cedar__type **out)
@@ -232,10 +244,11 @@ static bw_status entity_type(resolver *r, bw_str name, const bw_cedar__type **ou
     return BW_OK;
 }
 
-static bw_status resolve_name(resolver *r, bw_str ns, const bw_cedar__ref *ref, uint32_t depth,
-                              const bw_cedar__type **out)
+static bw_status resolve_name(resolver *r, bw_str ns, const bw_cedar__ref *ref,
+                              uint32_t depth, const bw_cedar__type **out)
 {
-    bool commons = ref->ref != BW_CEDAR__REF_ENTITY, entities = ref->ref != BW_CEDAR__REF_COMMON;
+    bool commons = ref->ref != BW_CEDAR__REF_ENTITY,
+         entities = ref->ref != BW_CEDAR__REF_COMMON;
     bw_str name = ref->name;
     uint8_t kind;
     for (int k = 0; k < 2; k++) {
@@ -256,8 +269,8 @@ static bw_status resolve_name(resolver *r, bw_str ns, const bw_cedar__ref *ref, 
     return BW_OK;
 }
 
-static bw_status resolve_record(resolver *r, bw_str ns, const bw_cedar__ref *ref, uint32_t depth,
-                                bw_cedar__type *t)
+static bw_status resolve_record(resolver *r, bw_str ns, const bw_cedar__ref *ref,
+                                uint32_t depth, bw_cedar__type *t)
 {
     bw_cedar__attr *attrs = bw_arena_calloc(r->pool, ref->nattrs, sizeof *attrs);
     if (!attrs)
@@ -273,8 +286,10 @@ static bw_status resolve_record(resolver *r, bw_str ns, const bw_cedar__ref *ref
     return BW_OK;
 }
 
-/* Of attributes with one name the last counts: the earlier ones are dropped, in place. */
-static bw_status unique_attrs(const resolver *r, const bw_cedar__ref *ref, bw_cedar__ref *out)
+/* Of attributes with one name the last counts: the earlier ones are dropped, in place.
+ */
+static bw_status unique_attrs(const resolver *r, const bw_cedar__ref *ref,
+                              bw_cedar__ref *out)
 {
     bw_cedar__ref_attr *kept = bw_arena_alloc(r->ctx, ref->nattrs * sizeof *kept);
     if (!kept)
@@ -284,11 +299,12 @@ static bw_status unique_attrs(const resolver *r, const bw_cedar__ref *ref, bw_ce
     uint32_t n = 0;
     for (uint32_t i = 0; i < ref->nattrs && st == BW_OK; i++) {
         bool fresh = false;
-        uint64_t *slot = bw_map_put(seen, ref->attrs[i].name.ptr, ref->attrs[i].name.len, &fresh);
+        uint64_t *slot =
+            bw_map_put(seen, ref->attrs[i].name.ptr, ref->attrs[i].name.len, &fresh);
         if (!slot)
             st = bw_fail_nomem(r->ctx);
         else if (fresh)
-            kept[*slot = n++] = ref->attrs[i];
+            kept[ *slot = n++] = ref->attrs[i];
         else
             kept[*slot] = ref->attrs[i];
     }
@@ -299,11 +315,12 @@ static bw_status unique_attrs(const resolver *r, const bw_cedar__ref *ref, bw_ce
     return st;
 }
 
-static bw_status resolve(resolver *r, bw_str ns, const bw_cedar__ref *ref, uint32_t depth,
-                         const bw_cedar__type **out)
+static bw_status resolve(resolver *r, bw_str ns, const bw_cedar__ref *ref,
+                         uint32_t depth, const bw_cedar__type **out)
 {
     if (depth > RESOLVE_DEPTH_MAX)
-        return bw_fail(r->ctx, BW_EINVALID, "schema: types nested deeper than %d", RESOLVE_DEPTH_MAX);
+        return bw_fail(r->ctx, BW_EINVALID, "schema: types nested deeper than %d",
+                       RESOLVE_DEPTH_MAX);
     switch ((bw_cedar__ref_kind)ref->ref) {
     case BW_CEDAR__REF_KIND:
         *out = r->builtin[ref->kind];
@@ -329,7 +346,8 @@ static bw_status resolve(resolver *r, bw_str ns, const bw_cedar__ref *ref, uint3
     return resolve_record(r, ns, &unique, depth, t);
 }
 
-static bw_status resolve_entity(const resolver *r, bw_str ns, bw_str name, uint32_t *out)
+static bw_status resolve_entity(const resolver *r, bw_str ns, bw_str name,
+                                uint32_t *out)
 {
     for (int k = 0; k < 2; k++) {
         bw_str full;
@@ -357,7 +375,8 @@ static bw_status resolve_entities(const resolver *r, bw_str ns, bw_cedar__names 
 static bw_status check_shadow(const resolver *r, bw_str ns, bw_str full)
 {
     bw_str base = bw_cedar__path_last(full);
-    if (ns.len && (bw_cedar__schema_type(r->s, base) != BW_CEDAR__NO_TYPE || find_common(r, base)))
+    if (ns.len && (bw_cedar__schema_type(r->s, base) != BW_CEDAR__NO_TYPE ||
+                   find_common(r, base)))
         return fail_name(r, full, "shadows a declaration of the empty namespace");
     return BW_OK;
 }
@@ -389,7 +408,8 @@ static bw_status start_types(resolver *r)
     return BW_OK;
 }
 
-static bw_status finish_type(resolver *r, const bw_cedar__decl_entity *e, bw_cedar__entity_type *t)
+static bw_status finish_type(resolver *r, const bw_cedar__decl_entity *e,
+                             bw_cedar__entity_type *t)
 {
     static const bw_cedar__type nothing = {.kind = BW_CEDAR__RECORD};
     t->shape = &nothing;
@@ -411,7 +431,8 @@ static bw_status finish_type(resolver *r, const bw_cedar__decl_entity *e, bw_ced
     return BW_OK;
 }
 
-/* Which types may be above which: a type may be its own ancestor, so marks, not an order. */
+/* Which types may be above which: a type may be its own ancestor, so marks, not an
+ * order. */
 static bw_status close_types(resolver *r)
 {
     uint32_t n = r->s->ntypes;
@@ -427,7 +448,8 @@ static bw_status close_types(resolver *r)
     }
     for (uint32_t i = 0; i < n; i++) {
         uint32_t count = 0;
-        for (uint32_t at = 0, from = i; at <= count; from = at < count ? list[at] : 0, at++) {
+        for (uint32_t at = 0, from = i; at <= count;
+             from = at < count ? list[at] : 0, at++) {
             for (uint32_t p = 0; p < nparents[from]; p++)
                 if (seen[parents[from][p]] != i + 1) {
                     seen[parents[from][p]] = i + 1;
@@ -467,8 +489,8 @@ static bw_status declare_actions(resolver *r, bw_cedar__build *b)
     return BW_OK;
 }
 
-static bw_status find_action(resolver *r, const bw_cedar__decl_action *a, const bw_cedar__uid *named,
-                             uint32_t *out)
+static bw_status find_action(resolver *r, const bw_cedar__decl_action *a,
+                             const bw_cedar__uid *named, uint32_t *out)
 {
     bw_str type = named->type.len ? named->type : BW_STR("Action");
     for (int k = 0; k < 2; k++) {
@@ -484,7 +506,8 @@ static bw_status find_action(resolver *r, const bw_cedar__decl_action *a, const 
     return fail_name(r, named->id, "unknown action");
 }
 
-static bw_status finish_action(resolver *r, const bw_cedar__decl_action *a, bw_cedar__action_type *t)
+static bw_status finish_action(resolver *r, const bw_cedar__decl_action *a,
+                               bw_cedar__action_type *t)
 {
     static const bw_cedar__type nothing = {.kind = BW_CEDAR__RECORD};
     if (!a->applies)
@@ -503,7 +526,8 @@ static bw_status finish_actions(resolver *r)
 {
     bw_cedar__build b = {.store = &r->s->actions};
     TRY(declare_actions(r, &b));
-    r->s->action_types = bw_arena_calloc(r->pool, r->d->nactions, sizeof *r->s->action_types);
+    r->s->action_types =
+        bw_arena_calloc(r->pool, r->d->nactions, sizeof *r->s->action_types);
     if (!r->s->action_types)
         return bw_fail_nomem(r->ctx);
     for (uint32_t i = 0; i < r->d->nactions; i++) {
@@ -523,9 +547,12 @@ static bw_status finish_actions(resolver *r)
 static bw_status resolve_all(resolver *r)
 {
     static const bw_cedar__type builtin[] = {
-        [BW_CEDAR__BOOL] = {.kind = BW_CEDAR__BOOL},         [BW_CEDAR__LONG] = {.kind = BW_CEDAR__LONG},
-        [BW_CEDAR__STRING] = {.kind = BW_CEDAR__STRING},     [BW_CEDAR__DECIMAL] = {.kind = BW_CEDAR__DECIMAL},
-        [BW_CEDAR__DATETIME] = {.kind = BW_CEDAR__DATETIME}, [BW_CEDAR__DURATION] = {.kind = BW_CEDAR__DURATION},
+        [BW_CEDAR__BOOL] = {.kind = BW_CEDAR__BOOL},
+        [BW_CEDAR__LONG] = {.kind = BW_CEDAR__LONG},
+        [BW_CEDAR__STRING] = {.kind = BW_CEDAR__STRING},
+        [BW_CEDAR__DECIMAL] = {.kind = BW_CEDAR__DECIMAL},
+        [BW_CEDAR__DATETIME] = {.kind = BW_CEDAR__DATETIME},
+        [BW_CEDAR__DURATION] = {.kind = BW_CEDAR__DURATION},
         [BW_CEDAR__IP] = {.kind = BW_CEDAR__IP}};
     for (size_t i = 0; i < sizeof builtin / sizeof *builtin; i++)
         r->builtin[i] = &builtin[i];
@@ -543,7 +570,8 @@ static bw_status resolve_all(resolver *r)
 static bool looks_like_json(bw_str t)
 {
     size_t i = 0;
-    while (i < t.len && (t.ptr[i] == ' ' || t.ptr[i] == '\t' || t.ptr[i] == '\n' || t.ptr[i] == '\r'))
+    while (i < t.len && (t.ptr[i] == ' ' || t.ptr[i] == '\t' || t.ptr[i] == '\n' ||
+                         t.ptr[i] == '\r'))
         i++;
     return i < t.len && t.ptr[i] == '{';
 }
@@ -590,24 +618,32 @@ static bool known_type(const bw_cedar_schema *s, bw_str type)
     return bw_cedar__schema_type(s, type) != BW_CEDAR__NO_TYPE;
 }
 
-bw_status bw_cedar_policies_check_scopes(bw_ctx *ctx, const bw_cedar_policies *p, const bw_cedar_schema *s)
+bw_status bw_cedar_policies_check_scopes(bw_ctx *ctx, const bw_cedar_policies *p,
+                                         const bw_cedar_schema *s)
 {
     for (uint32_t i = 0; i < p->n; i++) {
         const bw_cedar__policy *policy = &p->policies[i];
         for (int var = 0; var < 3; var++) {
             const bw_cedar__scope *scope = &policy->scope[var];
             if (scope->type.len && !known_type(s, scope->type))
-                return bw_fail(ctx, BW_EINVALID, "%s names an entity type that the schema does not declare",
-                               policy->id.ptr);
+                return bw_fail(
+                    ctx, BW_EINVALID,
+                    "%s names an entity type that the schema does not declare",
+                    policy->id.ptr);
             for (uint32_t k = 0; k < scope->n; k++) {
                 const bw_cedar__uid *uid = &scope->uids[k];
                 if (var == BW_CEDAR__ACTION) {
                     if (!bw_cedar__store_get(&s->actions, uid))
-                        return bw_fail(ctx, BW_EINVALID, "%s names an action that the schema does not declare",
-                                       policy->id.ptr);
-                } else if (!known_type(s, uid->type) || !bw_cedar__schema_id_ok(s, uid)) {
-                    return bw_fail(ctx, BW_EINVALID, "%s names an entity that the schema does not declare",
-                                   policy->id.ptr);
+                        return bw_fail(
+                            ctx, BW_EINVALID,
+                            "%s names an action that the schema does not declare",
+                            policy->id.ptr);
+                } else if (!known_type(s, uid->type) ||
+                           !bw_cedar__schema_id_ok(s, uid)) {
+                    return bw_fail(
+                        ctx, BW_EINVALID,
+                        "%s names an entity that the schema does not declare",
+                        policy->id.ptr);
                 }
             }
         }

@@ -2,11 +2,11 @@
  * are refused everywhere. */
 #include "schema.h"
 
-#define TRY(call)                                                                              \
-    do {                                                                                       \
-        bw_status try_ = (call);                                                               \
-        if (try_ != BW_OK)                                                                     \
-            return try_;                                                                       \
+#define TRY(call)                \
+    do {                         \
+        bw_status try_ = (call); \
+        if (try_ != BW_OK)       \
+            return try_;         \
     } while (0)
 
 typedef struct reader {
@@ -34,13 +34,15 @@ static bw_status annotations(const reader *r, const bw_json *object)
     if (all->kind != BW_JSON_OBJECT)
         return bad(r, all, "expected an object");
     for (const bw_json *m = all->child; m; m = m->next)
-        if (!bw_cedar__is_ident(m->key) || (m->kind != BW_JSON_STRING && m->kind != BW_JSON_NULL))
+        if (!bw_cedar__is_ident(m->key) ||
+            (m->kind != BW_JSON_STRING && m->kind != BW_JSON_NULL))
             return bad(r, m, "an annotation is a name with a text");
     return BW_OK;
 }
 
 /* An object with no members but those in allowed (ended by NULL). */
-static bw_status object(const reader *r, const bw_json *json, const char *const *allowed)
+static bw_status object(const reader *r, const bw_json *json,
+                        const char *const *allowed)
 {
     if (!json || json->kind != BW_JSON_OBJECT)
         return bad(r, json, "expected an object");
@@ -89,12 +91,14 @@ static bw_status paths(const reader *r, const bw_json *json, bw_cedar__names *ou
 }
 
 /* ---- types ---- */
-static bw_status read_type(const reader *r, const bw_json *json, bool attr, uint32_t depth,
-                           const bw_cedar__ref **out);
+static bw_status read_type(const reader *r, const bw_json *json, bool attr,
+                           uint32_t depth, const bw_cedar__ref **out);
 
-static bw_status read_attrs(const reader *r, const bw_json *type, uint32_t depth, bw_cedar__ref *ref)
+static bw_status read_attrs(const reader *r, const bw_json *type, uint32_t depth,
+                            bw_cedar__ref *ref)
 {
-    const bw_json *attrs = bw_json_get(type, "attributes"), *more = bw_json_get(type, "additionalAttributes");
+    const bw_json *attrs = bw_json_get(type, "attributes"),
+                  *more = bw_json_get(type, "additionalAttributes");
     if (more && more->kind != BW_JSON_FALSE)
         return bad(r, more, "additional attributes are not supported");
     if (!attrs || attrs->kind != BW_JSON_OBJECT)
@@ -116,7 +120,8 @@ static bw_status read_attrs(const reader *r, const bw_json *type, uint32_t depth
 
 typedef enum layout { SHAPE_PLAIN, SHAPE_SET, SHAPE_RECORD, SHAPE_NAMED } layout;
 
-static bw_status check_members(const reader *r, const bw_json *json, bool attr, layout s)
+static bw_status check_members(const reader *r, const bw_json *json, bool attr,
+                               layout s)
 {
     static const char *const allowed[4][6] = {
         {"type", "annotations", NULL},
@@ -133,13 +138,15 @@ static bw_status check_members(const reader *r, const bw_json *json, bool attr, 
     return object(r, json, attr ? allowed_attr[s] : allowed[s]);
 }
 
-static bw_status read_named(const reader *r, const bw_json *json, bw_str word, bw_cedar__ref *ref)
+static bw_status read_named(const reader *r, const bw_json *json, bw_str word,
+                            bw_cedar__ref *ref)
 {
     const bw_json *name = bw_json_get(json, "name");
     if (bw_str_is(word, "Extension")) {
         TRY(string(r, name, &ref->name));
         ref->ref = BW_CEDAR__REF_KIND;
-        if (!bw_cedar__builtin_kind(ref->name, &ref->kind) || ref->kind < BW_CEDAR__DECIMAL)
+        if (!bw_cedar__builtin_kind(ref->name, &ref->kind) ||
+            ref->kind < BW_CEDAR__DECIMAL)
             return bad(r, name, "unknown extension type");
         return BW_OK;
     }
@@ -147,8 +154,8 @@ static bw_status read_named(const reader *r, const bw_json *json, bw_str word, b
     return path(r, name, true, &ref->name);
 }
 
-static bw_status read_type(const reader *r, const bw_json *json, bool attr, uint32_t depth,
-                           const bw_cedar__ref **out)
+static bw_status read_type(const reader *r, const bw_json *json, bool attr,
+                           uint32_t depth, const bw_cedar__ref **out)
 {
     const bw_json *type = bw_json_get(json, "type");
     if (depth > BW_CEDAR_DEPTH_MAX)
@@ -163,14 +170,16 @@ static bw_status read_type(const reader *r, const bw_json *json, bool attr, uint
     if (bw_str_is(word, "Set")) {
         TRY(check_members(r, json, attr, SHAPE_SET));
         ref->ref = BW_CEDAR__REF_SET;
-        return read_type(r, bw_json_get(json, "element"), false, depth + 1, &ref->element);
+        return read_type(r, bw_json_get(json, "element"), false, depth + 1,
+                         &ref->element);
     }
     if (bw_str_is(word, "Record")) {
         TRY(check_members(r, json, attr, SHAPE_RECORD));
         ref->ref = BW_CEDAR__REF_RECORD;
         return read_attrs(r, json, depth, ref);
     }
-    if (bw_str_is(word, "Entity") || bw_str_is(word, "Extension") || bw_str_is(word, "EntityOrCommon")) {
+    if (bw_str_is(word, "Entity") || bw_str_is(word, "Extension") ||
+        bw_str_is(word, "EntityOrCommon")) {
         TRY(check_members(r, json, attr, SHAPE_NAMED));
         return read_named(r, json, word, ref);
     }
@@ -178,7 +187,8 @@ static bw_status read_type(const reader *r, const bw_json *json, bool attr, uint
     ref->ref = BW_CEDAR__REF_KIND;
     if (bw_str_is(word, "Boolean"))
         ref->kind = BW_CEDAR__BOOL;
-    else if (!bw_cedar__builtin_kind(word, &ref->kind) || ref->kind >= BW_CEDAR__DECIMAL) {
+    else if (!bw_cedar__builtin_kind(word, &ref->kind) ||
+             ref->kind >= BW_CEDAR__DECIMAL) {
         ref->ref = BW_CEDAR__REF_COMMON;
         return path(r, type, true, &ref->name);
     }
@@ -188,7 +198,8 @@ static bw_status read_type(const reader *r, const bw_json *json, bool attr, uint
 /* ---- declarations ---- */
 static bw_status read_entity(const reader *r, const bw_json *json)
 {
-    static const char *const plain[] = {"memberOfTypes", "shape", "tags", "annotations", NULL},
+    static const char *const plain[] = {"memberOfTypes", "shape", "tags", "annotations",
+                                        NULL},
                              *const enumerated[] = {"enum", "annotations", NULL};
     bw_cedar__decl_entity e = {.ns = r->ns};
     const bw_json *ids = bw_json_get(json, "enum"), *shape = bw_json_get(json, "shape"),
@@ -216,7 +227,8 @@ static bw_status read_entity(const reader *r, const bw_json *json)
     return bw_cedar__decl_add_entity(r->d, &e);
 }
 
-static bw_status read_member_of(const reader *r, const bw_json *list, bw_cedar__decl_action *a)
+static bw_status read_member_of(const reader *r, const bw_json *list,
+                                bw_cedar__decl_action *a)
 {
     static const char *const allowed[] = {"id", "type", NULL};
     if (!list)
@@ -239,8 +251,10 @@ static bw_status read_member_of(const reader *r, const bw_json *list, bw_cedar__
 
 static bw_status read_action(const reader *r, const bw_json *json)
 {
-    static const char *const members[] = {"memberOf", "appliesTo", "attributes", "annotations", NULL},
-                             *const applied[] = {"principalTypes", "resourceTypes", "context", NULL};
+    static const char *const members[] = {"memberOf", "appliesTo", "attributes",
+                                          "annotations", NULL},
+                             *const applied[] = {"principalTypes", "resourceTypes",
+                                                 "context", NULL};
     bw_cedar__decl_action a = {.ns = r->ns};
     TRY(object(r, json, members));
     TRY(keep(r, json->key, &a.id));
@@ -251,7 +265,8 @@ static bw_status read_action(const reader *r, const bw_json *json)
     const bw_json *to = bw_json_get_value(json, "appliesTo");
     if (to) {
         TRY(object(r, to, applied));
-        const bw_json *p = bw_json_get(to, "principalTypes"), *q = bw_json_get(to, "resourceTypes"),
+        const bw_json *p = bw_json_get(to, "principalTypes"),
+                      *q = bw_json_get(to, "resourceTypes"),
                       *context = bw_json_get(to, "context");
         if (!p || !q)
             return bad(r, to, "appliesTo needs principalTypes and resourceTypes");
@@ -281,17 +296,19 @@ static bw_status read_common(const reader *r, const bw_json *json)
 
 static bw_status read_namespace(reader *r, const bw_json *json)
 {
-    static const char *const members[] = {"entityTypes", "actions", "commonTypes", "annotations", NULL};
+    static const char *const members[] = {"entityTypes", "actions", "commonTypes",
+                                          "annotations", NULL};
     TRY(object(r, json, members));
     if (json->key.len && !bw_cedar__is_path(json->key))
         return bad(r, json, "not the name of a namespace");
     if (json->key.len == 0 && bw_json_get(json, "annotations"))
         return bad(r, json, "the empty namespace has no annotations");
     TRY(keep(r, json->key, &r->ns));
-    const bw_json *types = bw_json_get(json, "entityTypes"), *actions = bw_json_get(json, "actions"),
+    const bw_json *types = bw_json_get(json, "entityTypes"),
+                  *actions = bw_json_get(json, "actions"),
                   *commons = bw_json_get(json, "commonTypes");
-    if (!types || types->kind != BW_JSON_OBJECT || !actions || actions->kind != BW_JSON_OBJECT ||
-        (commons && commons->kind != BW_JSON_OBJECT))
+    if (!types || types->kind != BW_JSON_OBJECT || !actions ||
+        actions->kind != BW_JSON_OBJECT || (commons && commons->kind != BW_JSON_OBJECT))
         return bad(r, json, "a namespace needs entityTypes and actions, as objects");
     for (const bw_json *m = types->child; m; m = m->next)
         TRY(read_entity(r, m));

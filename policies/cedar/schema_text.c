@@ -2,14 +2,14 @@
 #include "lex.h"
 #include "schema.h"
 
-#define TRY(call)                                                                              \
-    do {                                                                                       \
-        bw_status try_ = (call);                                                               \
-        if (try_ != BW_OK)                                                                     \
-            return try_;                                                                       \
+#define TRY(call)                \
+    do {                         \
+        bw_status try_ = (call); \
+        if (try_ != BW_OK)       \
+            return try_;         \
     } while (0)
-#define NEXT(p) TRY(bw_cedar__lex_next(&(p)->lx))
-#define WANT(p, c) TRY(bw_cedar__lex_want(&(p)->lx, (c)))
+#define NEXT(p)          TRY(bw_cedar__lex_next(&(p)->lx))
+#define WANT(p, c)       TRY(bw_cedar__lex_want(&(p)->lx, (c)))
 #define FAIL(p, at, ...) return bw_cedar__lex_fail(&(p)->lx, (at), __VA_ARGS__)
 
 typedef struct parser {
@@ -28,7 +28,8 @@ static bw_status strings_add(parser *p, strings *l, bw_str s)
 {
     if (l->n == l->cap) {
         uint32_t cap = l->cap ? l->cap * 2 : 4;
-        void *grown = bw_arena_grow(p->d->ctx, l->items, l->n * sizeof s, cap * sizeof s);
+        void *grown =
+            bw_arena_grow(p->d->ctx, l->items, l->n * sizeof s, cap * sizeof s);
         if (!grown)
             return bw_fail_nomem(p->d->ctx);
         l->items = grown;
@@ -54,7 +55,8 @@ static bw_status want_ident(parser *p, bw_str *out)
     return bw_cedar__lex_next(&p->lx);
 }
 
-/* IDENT or STR: an action or an attribute. `__cedar` is no type, but may be one of these. */
+/* IDENT or STR: an action or an attribute. `__cedar` is no type, but may be one of
+ * these. */
 static bw_status want_name(parser *p, bw_str *out)
 {
     if (bw_cedar__lex_is_word(&p->lx, "__cedar")) {
@@ -67,7 +69,8 @@ static bw_status want_name(parser *p, bw_str *out)
     return bw_cedar__lex_next(&p->lx);
 }
 
-/* IDENT{::IDENT}[::STR], first part `__cedar` allowed. *id is set when the string came. */
+/* IDENT{::IDENT}[::STR], first part `__cedar` allowed. *id is set when the string came.
+ */
 static bw_status parse_path(parser *p, bw_str *path, bw_str *id, bool *has_id)
 {
     *has_id = false;
@@ -139,11 +142,13 @@ static bw_status new_ref(parser *p, bw_cedar__ref_kind kind, bw_cedar__ref **out
 
 static bw_status parse_type(parser *p, const bw_cedar__ref **out);
 
-static bw_status add_attr(parser *p, bw_cedar__ref *rec, uint32_t *cap, const bw_cedar__ref_attr *attr)
+static bw_status add_attr(parser *p, bw_cedar__ref *rec, uint32_t *cap,
+                          const bw_cedar__ref_attr *attr)
 {
     if (rec->nattrs == *cap) {
         uint32_t more = *cap ? *cap * 2 : 8;
-        void *grown = bw_arena_grow(p->d->pool, rec->attrs, *cap * sizeof *attr, more * sizeof *attr);
+        void *grown = bw_arena_grow(p->d->pool, rec->attrs, *cap * sizeof *attr,
+                                    more * sizeof *attr);
         if (!grown)
             return bw_fail_nomem(p->d->ctx);
         rec->attrs = grown;
@@ -153,7 +158,8 @@ static bw_status add_attr(parser *p, bw_cedar__ref *rec, uint32_t *cap, const bw
     return BW_OK;
 }
 
-/* After the opening brace. A repeated name is accepted: schema.c lets the last one win. */
+/* After the opening brace. A repeated name is accepted: schema.c lets the last one win.
+ */
 static bw_status parse_record(parser *p, const bw_cedar__ref **out)
 {
     bw_cedar__ref *rec;
@@ -219,7 +225,8 @@ static bw_status parse_type_list(parser *p, strings *out)
         TRY(parse_type_name(p, &name));
         return strings_add(p, out, name);
     }
-    for (bool comma = !bw_cedar__lex_is(&p->lx, ']'); comma;) { /* no trailing comma here */
+    for (bool comma = !bw_cedar__lex_is(&p->lx, ']');
+         comma;) { /* no trailing comma here */
         TRY(parse_type_name(p, &name));
         TRY(strings_add(p, out, name));
         TRY(bw_cedar__lex_take(&p->lx, ',', &comma));
@@ -256,7 +263,8 @@ static bw_status parse_action_refs(parser *p, bw_cedar__decl_action *a)
     while (more) { /* at least one, no trailing comma */
         if (n == cap) {
             uint32_t grown = cap ? cap * 2 : 4;
-            items = bw_arena_grow(p->d->pool, items, cap * sizeof *items, grown * sizeof *items);
+            items = bw_arena_grow(p->d->pool, items, cap * sizeof *items,
+                                  grown * sizeof *items);
             if (!items)
                 return bw_fail_nomem(p->d->ctx);
             cap = grown;

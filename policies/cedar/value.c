@@ -1,7 +1,8 @@
 /* Values: hash, total order, sets, records. See value.h.
  *
- * Sorting is insertion for short lists and heapsort for long ones: in place, no heap, no
- * recursion, n log n at worst; stability does not matter since equal elements merge. */
+ * Sorting is insertion for short lists and heapsort for long ones: in place, no heap,
+ * no recursion, n log n at worst; stability does not matter since equal elements merge.
+ */
 #include "value.h"
 
 #include <pthread.h>
@@ -20,8 +21,10 @@ uint64_t bw_cedar__hash(bw_str type, bw_str id)
     uint64_t a, b;
     static_assert(crypto_shorthash_BYTES == sizeof a, "SipHash-2-4 gives 64 bits");
     pthread_once(&hash_once, hash_start);
-    crypto_shorthash((unsigned char *)&a, (const unsigned char *)type.ptr, type.len, hash_key);
-    crypto_shorthash((unsigned char *)&b, (const unsigned char *)id.ptr, id.len, hash_key);
+    crypto_shorthash((unsigned char *)&a, (const unsigned char *)type.ptr, type.len,
+                     hash_key);
+    crypto_shorthash((unsigned char *)&b, (const unsigned char *)id.ptr, id.len,
+                     hash_key);
     return a * UINT64_C(0x9e3779b97f4a7c15) + b;
 }
 
@@ -146,7 +149,8 @@ uint32_t bw_cedar__set_sort(bw_cedar_value *items, uint32_t n, uint64_t *cost)
     return k;
 }
 
-bool bw_cedar__set_has(const bw_cedar_value *set, const bw_cedar_value *v, uint64_t *cost)
+bool bw_cedar__set_has(const bw_cedar_value *set, const bw_cedar_value *v,
+                       uint64_t *cost)
 {
     uint32_t lo = 0, hi = set->n;
     while (lo < hi) {
@@ -162,7 +166,8 @@ bool bw_cedar__set_has(const bw_cedar_value *set, const bw_cedar_value *v, uint6
     return false;
 }
 
-bool bw_cedar__set_has_all(const bw_cedar_value *set, const bw_cedar_value *part, uint64_t *cost)
+bool bw_cedar__set_has_all(const bw_cedar_value *set, const bw_cedar_value *part,
+                           uint64_t *cost)
 {
     if (part->n > set->n)
         return false;
@@ -172,7 +177,8 @@ bool bw_cedar__set_has_all(const bw_cedar_value *set, const bw_cedar_value *part
     return true;
 }
 
-bool bw_cedar__set_has_any(const bw_cedar_value *a, const bw_cedar_value *b, uint64_t *cost)
+bool bw_cedar__set_has_any(const bw_cedar_value *a, const bw_cedar_value *b,
+                           uint64_t *cost)
 {
     const bw_cedar_value *small = a->n < b->n ? a : b, *large = small == a ? b : a;
     for (uint32_t i = 0; i < small->n; i++)
@@ -251,8 +257,8 @@ bool bw_cedar__is_ident(bw_str s)
 bool bw_cedar__is_reserved(bw_str s)
 {
     static const bw_str words[] = {
-        {"true", 4}, {"false", 5}, {"if", 2},  {"then", 4}, {"else", 4},
-        {"in", 2},   {"has", 3},   {"like", 4}, {"is", 2},  {"__cedar", 7},
+        {"true", 4}, {"false", 5}, {"if", 2},   {"then", 4}, {"else", 4},
+        {"in", 2},   {"has", 3},   {"like", 4}, {"is", 2},   {"__cedar", 7},
     };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (bw_str_eq(s, words[i]))

@@ -4,27 +4,38 @@
  * request's, a policy set's, an entity store's) it was built in. Values nest as deep as
  * data and expression together, each bounded by BW_CEDAR_DEPTH_MAX, so walking one by
  * recursion is bounded too. Sets are kept sorted by
- * bw_cedar__cmp without duplicates and records sorted by key, so equality is one walk and
- * membership a binary search. */
+ * bw_cedar__cmp without duplicates and records sorted by key, so equality is one walk
+ * and membership a binary search. */
 #ifndef BW_CEDAR_VALUE_H
 #define BW_CEDAR_VALUE_H
 #include "cedar.h"
 
 enum {
-    BW_CEDAR_DEPTH_MAX = 300,         /* nested expressions, types, JSON values; language asks >= 256 */
-    BW_CEDAR_TEXT_MAX = 16 << 20,     /* bytes of one policy set or schema */
-    BW_CEDAR_POLICIES_MAX = 65536,    /* policies in a set */
-    BW_CEDAR_ENTITIES_MAX = 4000000,  /* entities in a store */
-    BW_CEDAR_ANCESTORS_MAX = 65536,   /* ancestors of one entity */
-    BW_CEDAR_STEPS_MAX = 10000000     /* units of work in one authorization: a second at worst */
+    BW_CEDAR_DEPTH_MAX =
+        300, /* nested expressions, types, JSON values; language asks >= 256 */
+    BW_CEDAR_TEXT_MAX = 16 << 20,    /* bytes of one policy set or schema */
+    BW_CEDAR_POLICIES_MAX = 65536,   /* policies in a set */
+    BW_CEDAR_ENTITIES_MAX = 4000000, /* entities in a store */
+    BW_CEDAR_ANCESTORS_MAX = 65536,  /* ancestors of one entity */
+    BW_CEDAR_STEPS_MAX =
+        10000000 /* units of work in one authorization: a second at worst */
 };
 
 typedef enum bw_cedar__kind {
-    BW_CEDAR__BOOL, BW_CEDAR__LONG, BW_CEDAR__STRING, BW_CEDAR__ENTITY, BW_CEDAR__SET,
-    BW_CEDAR__RECORD, BW_CEDAR__DECIMAL, BW_CEDAR__DATETIME, BW_CEDAR__DURATION, BW_CEDAR__IP
+    BW_CEDAR__BOOL,
+    BW_CEDAR__LONG,
+    BW_CEDAR__STRING,
+    BW_CEDAR__ENTITY,
+    BW_CEDAR__SET,
+    BW_CEDAR__RECORD,
+    BW_CEDAR__DECIMAL,
+    BW_CEDAR__DATETIME,
+    BW_CEDAR__DURATION,
+    BW_CEDAR__IP
 } bw_cedar__kind;
 
-typedef struct bw_cedar__uid { /* a uid with its hash, so that look-ups never hash again */
+typedef struct bw_cedar__uid { /* a uid with its hash, so that look-ups never hash again
+                                */
     bw_str type, id;
     uint64_t hash;
 } bw_cedar__uid;
@@ -66,7 +77,8 @@ static inline bw_cedar_value bw_cedar__int(bw_cedar__kind kind, int64_t i)
 }
 static inline bw_cedar_value bw_cedar__string(bw_str s)
 {
-    return (bw_cedar_value){.kind = BW_CEDAR__STRING, .n = (uint32_t)s.len, .u.text = s.ptr};
+    return (bw_cedar_value){
+        .kind = BW_CEDAR__STRING, .n = (uint32_t)s.len, .u.text = s.ptr};
 }
 static inline bw_cedar_value bw_cedar__entity(const bw_cedar__uid *uid)
 {
@@ -78,11 +90,12 @@ static inline bw_str bw_cedar__text(const bw_cedar_value *v)
 }
 static inline bool bw_cedar__uid_eq(const bw_cedar__uid *a, const bw_cedar__uid *b)
 {
-    return a == b || (a->hash == b->hash && bw_str_eq(a->id, b->id) && bw_str_eq(a->type, b->type));
+    return a == b || (a->hash == b->hash && bw_str_eq(a->id, b->id) &&
+                      bw_str_eq(a->type, b->type));
 }
 
-/* Keyed hash (SipHash, one random key a process), so hostile names cannot crowd a table.
- * Never decides an order that a caller can see. */
+/* Keyed hash (SipHash, one random key a process), so hostile names cannot crowd a
+ * table. Never decides an order that a caller can see. */
 uint64_t bw_cedar__hash(bw_str type, bw_str id);
 static inline bw_cedar__uid bw_cedar__uid_make(bw_str type, bw_str id)
 {
@@ -94,31 +107,51 @@ static inline bw_cedar__uid bw_cedar__uid_make(bw_str type, bw_str id)
 int bw_cedar__cmp(const bw_cedar_value *a, const bw_cedar_value *b, uint64_t *cost);
 /* Sorts items in place, drops duplicates, returns how many are left. */
 uint32_t bw_cedar__set_sort(bw_cedar_value *items, uint32_t n, uint64_t *cost);
-bool bw_cedar__set_has(const bw_cedar_value *set, const bw_cedar_value *v, uint64_t *cost);
-bool bw_cedar__set_has_all(const bw_cedar_value *set, const bw_cedar_value *part, uint64_t *cost);
-bool bw_cedar__set_has_any(const bw_cedar_value *a, const bw_cedar_value *b, uint64_t *cost);
+bool bw_cedar__set_has(const bw_cedar_value *set, const bw_cedar_value *v,
+                       uint64_t *cost);
+bool bw_cedar__set_has_all(const bw_cedar_value *set, const bw_cedar_value *part,
+                           uint64_t *cost);
+bool bw_cedar__set_has_any(const bw_cedar_value *a, const bw_cedar_value *b,
+                           uint64_t *cost);
 /* Sorts members by key; false when a key is there twice. */
 bool bw_cedar__record_sort(bw_cedar__member *members, uint32_t n);
 const bw_cedar_value *bw_cedar__record_get(const bw_cedar_value *record, bw_str key);
 
 /* ---- extension types ---- */
 typedef enum bw_cedar__fn { /* order of the table in ext.c */
-    BW_CEDAR__FN_IP, BW_CEDAR__FN_DECIMAL, BW_CEDAR__FN_DATETIME, BW_CEDAR__FN_DURATION,
-    BW_CEDAR__FN_LESS_THAN, BW_CEDAR__FN_LESS_THAN_OR_EQUAL, BW_CEDAR__FN_GREATER_THAN,
-    BW_CEDAR__FN_GREATER_THAN_OR_EQUAL, BW_CEDAR__FN_IS_IPV4, BW_CEDAR__FN_IS_IPV6,
-    BW_CEDAR__FN_IS_LOOPBACK, BW_CEDAR__FN_IS_MULTICAST, BW_CEDAR__FN_IS_IN_RANGE,
-    BW_CEDAR__FN_OFFSET, BW_CEDAR__FN_DURATION_SINCE, BW_CEDAR__FN_TO_DATE, BW_CEDAR__FN_TO_TIME,
-    BW_CEDAR__FN_TO_MILLISECONDS, BW_CEDAR__FN_TO_SECONDS, BW_CEDAR__FN_TO_MINUTES,
-    BW_CEDAR__FN_TO_HOURS, BW_CEDAR__FN_TO_DAYS, BW_CEDAR__FN_COUNT
+                            BW_CEDAR__FN_IP,
+                            BW_CEDAR__FN_DECIMAL,
+                            BW_CEDAR__FN_DATETIME,
+                            BW_CEDAR__FN_DURATION,
+                            BW_CEDAR__FN_LESS_THAN,
+                            BW_CEDAR__FN_LESS_THAN_OR_EQUAL,
+                            BW_CEDAR__FN_GREATER_THAN,
+                            BW_CEDAR__FN_GREATER_THAN_OR_EQUAL,
+                            BW_CEDAR__FN_IS_IPV4,
+                            BW_CEDAR__FN_IS_IPV6,
+                            BW_CEDAR__FN_IS_LOOPBACK,
+                            BW_CEDAR__FN_IS_MULTICAST,
+                            BW_CEDAR__FN_IS_IN_RANGE,
+                            BW_CEDAR__FN_OFFSET,
+                            BW_CEDAR__FN_DURATION_SINCE,
+                            BW_CEDAR__FN_TO_DATE,
+                            BW_CEDAR__FN_TO_TIME,
+                            BW_CEDAR__FN_TO_MILLISECONDS,
+                            BW_CEDAR__FN_TO_SECONDS,
+                            BW_CEDAR__FN_TO_MINUTES,
+                            BW_CEDAR__FN_TO_HOURS,
+                            BW_CEDAR__FN_TO_DAYS,
+                            BW_CEDAR__FN_COUNT
 } bw_cedar__fn;
 bool bw_cedar__fn_find(bw_str name, bool method, bw_cedar__fn *out);
-bool bw_cedar__fn_any(bw_str name, bw_cedar__fn *out); /* either style, as __extn takes both */
+bool bw_cedar__fn_any(bw_str name,
+                      bw_cedar__fn *out); /* either style, as __extn takes both */
 bw_str bw_cedar__fn_name(bw_cedar__fn fn);
 bool bw_cedar__fn_constructor(bw_cedar__fn fn);
-/* NULL when all went well, else the reason (static). *memory is set when the arena is spent.
- * args[0] is the receiver of a method. */
-const char *bw_cedar__fn_call(bw_ctx *ctx, bw_cedar__fn fn, const bw_cedar_value *args, uint32_t n,
-                              bw_cedar_value *out, bool *memory);
+/* NULL when all went well, else the reason (static). *memory is set when the arena is
+ * spent. args[0] is the receiver of a method. */
+const char *bw_cedar__fn_call(bw_ctx *ctx, bw_cedar__fn fn, const bw_cedar_value *args,
+                              uint32_t n, bw_cedar_value *out, bool *memory);
 
 bool bw_cedar__ip_parse(bw_str s, bw_cedar__ip *out);
 bool bw_cedar__ip_loopback(const bw_cedar__ip *a);
@@ -132,10 +165,10 @@ bool bw_cedar__datetime_to_date(int64_t ms, int64_t *out);
 int64_t bw_cedar__datetime_to_time(int64_t ms);
 
 /* ---- names ---- */
-bool bw_cedar__is_ident(bw_str s);     /* the lexical form only */
-bool bw_cedar__is_reserved(bw_str s);  /* no name, variable or attribute after a dot */
-bool bw_cedar__is_path(bw_str s);      /* IDENT(::IDENT)*, no reserved part, no blanks */
-bw_str bw_cedar__path_last(bw_str s);  /* after the last :: */
+bool bw_cedar__is_ident(bw_str s);    /* the lexical form only */
+bool bw_cedar__is_reserved(bw_str s); /* no name, variable or attribute after a dot */
+bool bw_cedar__is_path(bw_str s);     /* IDENT(::IDENT)*, no reserved part, no blanks */
+bw_str bw_cedar__path_last(bw_str s); /* after the last :: */
 static inline bool bw_cedar__is_action_type(bw_str type)
 {
     return bw_str_is(bw_cedar__path_last(type), "Action");

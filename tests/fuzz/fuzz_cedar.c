@@ -1,6 +1,6 @@
-/* Policy text: parse, then ask the set one fixed request. Nothing may crash, no limit may
- * be passed silently, and what is accepted must be accepted again policy by policy: each
- * source text is a set of its own with the same effect. */
+/* Policy text: parse, then ask the set one fixed request. Nothing may crash, no limit
+ * may be passed silently, and what is accepted must be accepted again policy by policy:
+ * each source text is a set of its own with the same effect. */
 #include <policies/cedar/cedar.h>
 
 #include <stdio.h>
@@ -8,12 +8,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define CHECK(c)                                                                         \
-    do {                                                                                 \
-        if (!(c)) {                                                                      \
-            fprintf(stderr, "fuzz_cedar: %s (line %d)\n", #c, __LINE__);                 \
-            abort();                                                                     \
-        }                                                                                \
+#define CHECK(c)                                                         \
+    do {                                                                 \
+        if (!(c)) {                                                      \
+            fprintf(stderr, "fuzz_cedar: %s (line %d)\n", #c, __LINE__); \
+            abort();                                                     \
+        }                                                                \
     } while (0)
 
 static bw_ctx *ctx;
@@ -24,10 +24,13 @@ static bw_json *context;
 static void start(void)
 {
     static const char store[] =
-        "[{\"uid\":{\"type\":\"User\",\"id\":\"a\"},\"attrs\":{\"n\":1,\"s\":\"x\",\"r\":{\"q\":[1,2]},\"u\":{\"__entity\":"
-        "{\"type\":\"User\",\"id\":\"b\"}}},\"parents\":[{\"type\":\"G\",\"id\":\"g\"}],\"tags\":{\"t\":1}}]";
+        "[{\"uid\":{\"type\":\"User\",\"id\":\"a\"},\"attrs\":{\"n\":1,\"s\":\"x\","
+        "\"r\":{\"q\":[1,2]},\"u\":{\"__entity\":"
+        "{\"type\":\"User\",\"id\":\"b\"}}},\"parents\":[{\"type\":\"G\",\"id\":\"g\"}]"
+        ",\"tags\":{\"t\":1}}]";
     static const char ctx_text[] =
-        "{\"n\":1,\"s\":\"text\",\"set\":[1,2],\"d\":{\"__extn\":{\"fn\":\"decimal\",\"arg\":\"1.0\"}},\"b\":true}";
+        "{\"n\":1,\"s\":\"text\",\"set\":[1,2],\"d\":{\"__extn\":{\"fn\":\"decimal\","
+        "\"arg\":\"1.0\"}},\"b\":true}";
     bw_json *json = NULL;
     ctx = bw_ctx_new((size_t)1 << 28);
     world = bw_ctx_new(0);
@@ -70,7 +73,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(a.nreasons + a.nerrors <= bw_cedar_policies_count(p));
         CHECK(!a.allow || a.nreasons > 0);
         CHECK(bw_cedar_authorize(ctx, p, entities, NULL, &q, &again) == BW_OK);
-        CHECK(a.allow == again.allow && a.nreasons == again.nreasons && a.nerrors == again.nerrors);
+        CHECK(a.allow == again.allow && a.nreasons == again.nreasons &&
+              a.nerrors == again.nerrors);
     }
     for (size_t i = 0; i < bw_cedar_policies_count(p) && i < 4; i++)
         look(p, i);

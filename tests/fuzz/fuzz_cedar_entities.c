@@ -7,12 +7,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define CHECK(c)                                                                         \
-    do {                                                                                 \
-        if (!(c)) {                                                                      \
-            fprintf(stderr, "fuzz_cedar_entities: %s (line %d)\n", #c, __LINE__);        \
-            abort();                                                                     \
-        }                                                                                \
+#define CHECK(c)                                                                  \
+    do {                                                                          \
+        if (!(c)) {                                                               \
+            fprintf(stderr, "fuzz_cedar_entities: %s (line %d)\n", #c, __LINE__); \
+            abort();                                                              \
+        }                                                                         \
     } while (0)
 
 static bw_ctx *ctx;
@@ -25,19 +25,26 @@ static void start(void)
     CHECK(ctx);
     CHECK(bw_cedar_schema_parse(
               ctx,
-              BW_STR("entity G in [G]; entity T enum [\"a\"]; entity User in [G] = { n?: Long, d?: decimal, i?: ipaddr,"
-                     " t?: datetime, u?: User, e?: T, s?: Set<duration>, r?: { x?: Long } } tags String;"
-                     " action g; action x in [g] appliesTo { principal: User, resource: User, context: { n?: Long } };"),
+              BW_STR("entity G in [G]; entity T enum [\"a\"]; entity User in [G] = { "
+                     "n?: Long, d?: decimal, i?: ipaddr,"
+                     " t?: datetime, u?: User, e?: T, s?: Set<duration>, r?: { x?: "
+                     "Long } } tags String;"
+                     " action g; action x in [g] appliesTo { principal: User, "
+                     "resource: User, context: { n?: Long } };"),
               &schema) == BW_OK);
     CHECK(bw_cedar_policies_parse(
               ctx,
-              BW_STR("permit(principal in G::\"g\", action, resource) when { principal == principal };"
-                     "permit(principal, action, resource) when { principal.n == 1 || principal.s.contains(duration(\"1s\")) };"
-                     "forbid(principal, action, resource) when { resource has r.x && principal.hasTag(\"t\") };"),
+              BW_STR("permit(principal in G::\"g\", action, resource) when { principal "
+                     "== principal };"
+                     "permit(principal, action, resource) when { principal.n == 1 || "
+                     "principal.s.contains(duration(\"1s\")) };"
+                     "forbid(principal, action, resource) when { resource has r.x && "
+                     "principal.hasTag(\"t\") };"),
               &policies) == BW_OK);
 }
 
-static bw_status answer(const bw_cedar_entities *e, const bw_cedar_schema *s, const bw_json *context, bw_cedar_answer *a)
+static bw_status answer(const bw_cedar_entities *e, const bw_cedar_schema *s,
+                        const bw_json *context, bw_cedar_answer *a)
 {
     bw_cedar_request q = {.principal = {BW_STR("User"), BW_STR("a")},
                           .action = {BW_STR("Action"), BW_STR("x")},
@@ -52,7 +59,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         start();
     bw_ctx_reset(ctx);
     bw_json *json = NULL;
-    if (bw_json_parse(ctx, (bw_str){(const char *)data, size}, BW_JSON_CEDAR, &json) != BW_OK)
+    if (bw_json_parse(ctx, (bw_str){(const char *)data, size}, BW_JSON_CEDAR, &json) !=
+        BW_OK)
         return 0;
     bw_cedar_entities *plain = NULL, *typed = NULL;
     bw_cedar_answer a, b;

@@ -1,4 +1,5 @@
-/* Policies in JSON: never a crash; what is accepted can be asked and is accepted again. */
+/* Policies in JSON: never a crash; what is accepted can be asked and is accepted again.
+ */
 #include <policies/cedar/cedar.h>
 
 #include <stdio.h>
@@ -6,12 +7,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define CHECK(c)                                                                         \
-    do {                                                                                 \
-        if (!(c)) {                                                                      \
-            fprintf(stderr, "fuzz_cedar_json: %s (line %d)\n", #c, __LINE__);            \
-            abort();                                                                     \
-        }                                                                                \
+#define CHECK(c)                                                              \
+    do {                                                                      \
+        if (!(c)) {                                                           \
+            fprintf(stderr, "fuzz_cedar_json: %s (line %d)\n", #c, __LINE__); \
+            abort();                                                          \
+        }                                                                     \
     } while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -7,12 +7,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define CHECK(c)                                                                         \
-    do {                                                                                 \
-        if (!(c)) {                                                                      \
-            fprintf(stderr, "fuzz_cedar_schema: %s (line %d)\n", #c, __LINE__);          \
-            abort();                                                                     \
-        }                                                                                \
+#define CHECK(c)                                                                \
+    do {                                                                        \
+        if (!(c)) {                                                             \
+            fprintf(stderr, "fuzz_cedar_schema: %s (line %d)\n", #c, __LINE__); \
+            abort();                                                            \
+        }                                                                       \
     } while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -22,7 +22,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!ctx) {
         ctx = bw_ctx_new((size_t)1 << 28);
         CHECK(ctx);
-        CHECK(bw_cedar_policies_parse(ctx, BW_STR("permit(principal is A, action == Action::\"a\", resource in B::\"b\");"),
+        CHECK(bw_cedar_policies_parse(ctx,
+                                      BW_STR("permit(principal is A, action == "
+                                             "Action::\"a\", resource in B::\"b\");"),
                                       &policies) == BW_OK);
     }
     bw_ctx_reset(ctx);
@@ -36,7 +38,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     st = bw_cedar_policies_check_scopes(ctx, policies, s);
     CHECK(st == BW_OK || st == BW_EINVALID);
     bw_json *json = NULL;
-    CHECK(bw_json_parse(ctx, BW_STR("[{\"uid\":{\"type\":\"A\",\"id\":\"x\"},\"attrs\":{\"x\":1,\"y\":\"1.0\"},\"parents\":[]}]"),
+    CHECK(bw_json_parse(ctx,
+                        BW_STR("[{\"uid\":{\"type\":\"A\",\"id\":\"x\"},\"attrs\":{"
+                               "\"x\":1,\"y\":\"1.0\"},\"parents\":[]}]"),
                         BW_JSON_CEDAR, &json) == BW_OK);
     bw_cedar_entities *e = NULL;
     st = bw_cedar_entities_parse(ctx, json, s, &e);

@@ -1,7 +1,7 @@
 /* What a decision costs: bw_cedar_authorize alone over the first pack, with everything
- * parsed; reading the request's context and one small store too; and what the scope index
- * saves when a set holds policies that cannot apply. Prints nanoseconds, judges nothing.
- * Usage: cedar_bench PACKS_FOLDER [-v] */
+ * parsed; reading the request's context and one small store too; and what the scope
+ * index saves when a set holds policies that cannot apply. Prints nanoseconds, judges
+ * nothing. Usage: cedar_bench PACKS_FOLDER [-v] */
 #include "policies/cedar/cedar.h"
 
 #include <stdio.h>
@@ -32,26 +32,40 @@ static void must(bw_ctx *ctx, bw_status st)
 }
 
 static const char base_text[] =
-    "[{\"uid\":{\"type\":\"Bw::Country\",\"id\":\"FR\"},\"attrs\":{\"adequacyCerts\":{\"gdpr\":[],\"uk-gdpr\":[],\"fadp\":[]}},"
-    "\"parents\":[{\"type\":\"Bw::Zone\",\"id\":\"EU\"},{\"type\":\"Bw::Zone\",\"id\":\"gdpr-area\"}]},"
-    "{\"uid\":{\"type\":\"Bw::Zone\",\"id\":\"EU\"},\"attrs\":{},\"parents\":[{\"type\":\"Bw::Zone\",\"id\":\"EEA\"}]},"
-    "{\"uid\":{\"type\":\"Bw::Zone\",\"id\":\"EEA\"},\"attrs\":{},\"parents\":[{\"type\":\"Bw::Zone\",\"id\":\"world\"}]},"
-    "{\"uid\":{\"type\":\"Bw::LegalEntity\",\"id\":\"op\"},\"attrs\":{\"seat\":{\"type\":\"Bw::Country\",\"id\":\"FR\"},"
-    "\"controlZones\":[{\"type\":\"Bw::Zone\",\"id\":\"EU\"}],\"foreignShareMax\":\"1.0\",\"foreignShareSum\":\"2.0\",\"baaWith\":[],"
+    "[{\"uid\":{\"type\":\"Bw::Country\",\"id\":\"FR\"},\"attrs\":{\"adequacyCerts\":{"
+    "\"gdpr\":[],\"uk-gdpr\":[],\"fadp\":[]}},"
+    "\"parents\":[{\"type\":\"Bw::Zone\",\"id\":\"EU\"},{\"type\":\"Bw::Zone\",\"id\":"
+    "\"gdpr-area\"}]},"
+    "{\"uid\":{\"type\":\"Bw::Zone\",\"id\":\"EU\"},\"attrs\":{},\"parents\":[{"
+    "\"type\":\"Bw::Zone\",\"id\":\"EEA\"}]},"
+    "{\"uid\":{\"type\":\"Bw::Zone\",\"id\":\"EEA\"},\"attrs\":{},\"parents\":[{"
+    "\"type\":\"Bw::Zone\",\"id\":\"world\"}]},"
+    "{\"uid\":{\"type\":\"Bw::LegalEntity\",\"id\":\"op\"},\"attrs\":{\"seat\":{"
+    "\"type\":\"Bw::Country\",\"id\":\"FR\"},"
+    "\"controlZones\":[{\"type\":\"Bw::Zone\",\"id\":\"EU\"}],\"foreignShareMax\":\"1."
+    "0\",\"foreignShareSum\":\"2.0\",\"baaWith\":[],"
     "\"certs\":[\"hds\"]},\"parents\":[]},"
-    "{\"uid\":{\"type\":\"Bw::Node\",\"id\":\"par1\"},\"attrs\":{\"country\":{\"type\":\"Bw::Country\",\"id\":\"FR\"},\"operator\":"
-    "{\"type\":\"Bw::LegalEntity\",\"id\":\"op\"},\"certs\":[\"hds\"],\"hw\":[\"tee\"]},\"parents\":[]},"
+    "{\"uid\":{\"type\":\"Bw::Node\",\"id\":\"par1\"},\"attrs\":{\"country\":{\"type\":"
+    "\"Bw::Country\",\"id\":\"FR\"},\"operator\":"
+    "{\"type\":\"Bw::LegalEntity\",\"id\":\"op\"},\"certs\":[\"hds\"],\"hw\":[\"tee\"]}"
+    ",\"parents\":[]},"
     "{\"uid\":{\"type\":\"Bw::Tenant\",\"id\":\"acme\"},\"attrs\":{},\"parents\":[]}]";
 static const char extra_text[] =
-    "[{\"uid\":{\"type\":\"Bw::Identity\",\"id\":\"ana\"},\"attrs\":{\"tenant\":{\"type\":\"Bw::Tenant\",\"id\":\"acme\"},\"clearance\":3,"
-    "\"seat\":{\"type\":\"Bw::Country\",\"id\":\"FR\"}},\"parents\":[{\"type\":\"Bw::Role\",\"id\":\"editor\"}]},"
-    "{\"uid\":{\"type\":\"Bw::DataClass\",\"id\":\"c\"},\"attrs\":{\"tenant\":{\"type\":\"Bw::Tenant\",\"id\":\"acme\"},\"regimes\":[\"gdpr\"],"
-    "\"residency\":[{\"type\":\"Bw::Zone\",\"id\":\"EEA\"}],\"sensitivity\":2,\"categories\":[\"hr\"],\"labels\":[],\"purposes\":[\"payroll\"],"
+    "[{\"uid\":{\"type\":\"Bw::Identity\",\"id\":\"ana\"},\"attrs\":{\"tenant\":{"
+    "\"type\":\"Bw::Tenant\",\"id\":\"acme\"},\"clearance\":3,"
+    "\"seat\":{\"type\":\"Bw::Country\",\"id\":\"FR\"}},\"parents\":[{\"type\":\"Bw::"
+    "Role\",\"id\":\"editor\"}]},"
+    "{\"uid\":{\"type\":\"Bw::DataClass\",\"id\":\"c\"},\"attrs\":{\"tenant\":{"
+    "\"type\":\"Bw::Tenant\",\"id\":\"acme\"},\"regimes\":[\"gdpr\"],"
+    "\"residency\":[{\"type\":\"Bw::Zone\",\"id\":\"EEA\"}],\"sensitivity\":2,"
+    "\"categories\":[\"hr\"],\"labels\":[],\"purposes\":[\"payroll\"],"
     "\"legalHold\":false},\"parents\":[]}]";
 static const char context_text[] =
-    "{\"at\":{\"__entity\":{\"type\":\"Bw::Node\",\"id\":\"par1\"}},\"purpose\":\"payroll\",\"safeguards\":[]}";
+    "{\"at\":{\"__entity\":{\"type\":\"Bw::Node\",\"id\":\"par1\"}},\"purpose\":"
+    "\"payroll\",\"safeguards\":[]}";
 static const char move_text[] =
-    "{\"at\":{\"__entity\":{\"type\":\"Bw::Node\",\"id\":\"par1\"}},\"dest\":{\"__entity\":{\"type\":\"Bw::Node\",\"id\":\"par1\"}},"
+    "{\"at\":{\"__entity\":{\"type\":\"Bw::Node\",\"id\":\"par1\"}},\"dest\":{\"__"
+    "entity\":{\"type\":\"Bw::Node\",\"id\":\"par1\"}},"
     "\"purpose\":\"payroll\",\"safeguards\":[]}";
 
 typedef struct bench {
@@ -61,8 +75,10 @@ typedef struct bench {
     bw_cedar_entities *base;
 } bench;
 
-/* One call with the context and, when `whole`, the small store read from their texts. */
-static bool once(bench *b, const char *action, const char *context, const bw_cedar_entities *extra)
+/* One call with the context and, when `whole`, the small store read from their texts.
+ */
+static bool once(bench *b, const char *action, const char *context,
+                 const bw_cedar_entities *extra)
 {
     bw_cedar_entities *mine = NULL;
     bw_json *json = NULL;
@@ -95,7 +111,8 @@ static void measure(bench *b, const char *what, const char *action, const char *
         t = bw_clock_mono_ns() - t;
         best = t < best ? t : best;
     }
-    printf("%-58s %8.0f ns  (%s)\n", what, (double)best / CALLS, allowed ? "allow" : "deny");
+    printf("%-58s %8.0f ns  (%s)\n", what, (double)best / CALLS,
+           allowed ? "allow" : "deny");
 }
 
 int main(int argc, char **argv)
@@ -108,7 +125,8 @@ int main(int argc, char **argv)
     bw_json *json = NULL;
     bw_cedar_entities *extra = NULL;
     bw_str text = file(b.world, argv[1], "eu-baseline.cedar");
-    must(b.world, bw_cedar_schema_parse(b.world, file(b.world, argv[1], "bw.cedarschema"), &b.schema));
+    must(b.world, bw_cedar_schema_parse(
+                      b.world, file(b.world, argv[1], "bw.cedarschema"), &b.schema));
     must(b.world, bw_cedar_policies_parse(b.world, text, &b.policies));
     must(b.world, bw_json_parse(b.world, bw_str_c(base_text), BW_JSON_CEDAR, &json));
     must(b.world, bw_cedar_entities_parse(b.world, json, b.schema, &b.base));
@@ -117,17 +135,23 @@ int main(int argc, char **argv)
     printf("the pack: %zu policies\n", bw_cedar_policies_count(b.policies));
     measure(&b, "Query, entities ready", "Query", context_text, extra);
     measure(&b, "Transfer, entities ready", "Transfer", move_text, extra);
-    measure(&b, "Query, principal and class read from JSON", "Query", context_text, NULL);
-    measure(&b, "Transfer, principal and class read from JSON", "Transfer", move_text, NULL);
+    measure(&b, "Query, principal and class read from JSON", "Query", context_text,
+            NULL);
+    measure(&b, "Transfer, principal and class read from JSON", "Transfer", move_text,
+            NULL);
     bw_buf more = {0}; /* the same and 10,000 that speak of other principals */
     bw_buf_str(&more, text);
     for (int i = 0; i < 10000; i++)
-        bw_buf_printf(&more, "forbid(principal in Bw::Role::\"other%d\", action == Bw::Action::\"Query\", resource)"
-                             " when { resource.legalHold };\n", i);
+        bw_buf_printf(&more,
+                      "forbid(principal in Bw::Role::\"other%d\", action == "
+                      "Bw::Action::\"Query\", resource)"
+                      " when { resource.legalHold };\n",
+                      i);
     bw_cedar_policies_free(b.policies);
     must(b.world, bw_cedar_policies_parse(b.world, bw_buf_view(&more), &b.policies));
     bw_buf_clear(&more);
-    measure(&b, "Query, 10,000 more policies for other roles", "Query", context_text, extra);
+    measure(&b, "Query, 10,000 more policies for other roles", "Query", context_text,
+            extra);
     bw_cedar_entities_free(extra);
     bw_cedar_entities_free(b.base);
     bw_cedar_policies_free(b.policies);

@@ -1,13 +1,14 @@
-/* Cedar conformance: runs every case of a directory laid out like the reference data and
- * compares decision, determining policies and erroring policies with what the reference
- * engine recorded. Usage: cedar_run DIRECTORY [-v]
+/* Cedar conformance: runs every case of a directory laid out like the reference data
+ * and compares decision, determining policies and erroring policies with what the
+ * reference engine recorded. Usage: cedar_run DIRECTORY [-v]
  *
  * Reads every .jsonl and .jsonl.gz (through gzip -dc) of the directory and of cases/ in
- * it; what a line is, its members say: a case (requests), a policy text, JSON policies or a
- * schema that parse or not (text, policies or schema; accept), an extension constructor (fn, arg, ok). Failures are listed by id.
- * Not judged, and counted as skipped by name: validation verdicts (shouldValidate),
- * residuals, the JSON form of a text. A skipped thing never counts as passed.
- * Last line: "N passed, N failed"; exit status 0 when none failed and some passed. */
+ * it; what a line is, its members say: a case (requests), a policy text, JSON policies
+ * or a schema that parse or not (text, policies or schema; accept), an extension
+ * constructor (fn, arg, ok). Failures are listed by id. Not judged, and counted as
+ * skipped by name: validation verdicts (shouldValidate), residuals, the JSON form of a
+ * text. A skipped thing never counts as passed. Last line: "N passed, N failed"; exit
+ * status 0 when none failed and some passed. */
 #include "policies/cedar/ast.h"
 
 #include <dirent.h>
@@ -28,7 +29,7 @@ typedef struct totals {
 
 typedef struct runner {
     const char *dir;
-    bw_ctx *ctx;    /* reset for every line */
+    bw_ctx *ctx;     /* reset for every line */
     bw_ctx *schemas; /* texts of schema files */
     char *schema_name, *schema_text;
     size_t schema_len;
@@ -38,7 +39,8 @@ typedef struct runner {
 
 static void fail_line(runner *r, bw_str id, const char *what, const char *why)
 {
-    printf("FAILED %.*s: %s%s%s\n", (int)id.len, id.ptr, what, why && *why ? ": " : "", why ? why : "");
+    printf("FAILED %.*s: %s%s%s\n", (int)id.len, id.ptr, what, why && *why ? ": " : "",
+           why ? why : "");
     r->t.failed++;
 }
 
@@ -119,7 +121,8 @@ static bool uid_of(const bw_json *json, bw_cedar_uid *out)
 }
 
 /* The recorded ids and ours, as sets. */
-static bool same_ids(const bw_cedar_policies *p, const bw_json *want, const uint32_t *got, size_t n)
+static bool same_ids(const bw_cedar_policies *p, const bw_json *want,
+                     const uint32_t *got, size_t n)
 {
     size_t count = want ? want->count : 0;
     if (count != n)
@@ -143,13 +146,15 @@ typedef struct parsed_case {
     const char *entities_why; /* entities were refused */
 } parsed_case;
 
-static void run_request(runner *r, const parsed_case *c, const bw_json *json, size_t index)
+static void run_request(runner *r, const parsed_case *c, const bw_json *json,
+                        size_t index)
 {
     char label[64];
     snprintf(label, sizeof label, "request %zu", index);
     bw_str decision = text_of(json, "decision");
     bool refused_wanted = bw_str_is(decision, "nodecision");
-    const bw_json *validate = bw_json_get(json, "validateRequest"), *extra = bw_json_get(json, "entity");
+    const bw_json *validate = bw_json_get(json, "validateRequest"),
+                  *extra = bw_json_get(json, "entity");
     bw_cedar_request q = {.context = bw_json_get(json, "context"),
                           .unchecked = validate && validate->kind == BW_JSON_FALSE};
     bw_cedar_entities *more = NULL;
@@ -165,19 +170,23 @@ static void run_request(runner *r, const parsed_case *c, const bw_json *json, si
         q.extra = more;
     }
     if (st == BW_OK)
-        st = bw_cedar_authorize(r->ctx, c->policies, c->entities, c->schema, &q, &answer);
+        st = bw_cedar_authorize(r->ctx, c->policies, c->entities, c->schema, &q,
+                                &answer);
     if (refused_wanted ? st == BW_EINVALID : false) {
         r->t.passed++;
     } else if (st != BW_OK || refused_wanted) {
         fail_line(r, c->id, label,
-                  st == BW_OK ? "decided, the reference refuses"
-                              : (c->entities_why ? c->entities_why : bw_ctx_message(r->ctx)));
+                  st == BW_OK
+                      ? "decided, the reference refuses"
+                      : (c->entities_why ? c->entities_why : bw_ctx_message(r->ctx)));
     } else {
         bool allow = decision.len == 5 && strncasecmp(decision.ptr, "allow", 5) == 0;
         const char *why = answer.allow != allow ? "decision"
-                          : !same_ids(c->policies, bw_json_get(json, "reason"), answer.reasons, answer.nreasons)
+                          : !same_ids(c->policies, bw_json_get(json, "reason"),
+                                      answer.reasons, answer.nreasons)
                               ? "reasons"
-                          : !same_ids(c->policies, bw_json_get(json, "errors"), answer.errors, answer.nerrors)
+                          : !same_ids(c->policies, bw_json_get(json, "errors"),
+                                      answer.errors, answer.nerrors)
                               ? "errors"
                               : NULL;
         if (why)
@@ -214,7 +223,8 @@ static bool load_schema(runner *r, const bw_json *json, bw_cedar_schema **out)
 static void run_case(runner *r, const bw_json *json)
 {
     parsed_case c = {.id = text_of(json, "id")};
-    const bw_json *requests = bw_json_get(json, "requests"), *verdict = bw_json_get(json, "shouldValidate");
+    const bw_json *requests = bw_json_get(json, "requests"),
+                  *verdict = bw_json_get(json, "shouldValidate");
     bool residual = bw_str_is(text_of(json, "source"), "residual");
     char entities_why[300] = "";
     bool in_json = bw_str_is(text_of(json, "policyFormat"), "json");
@@ -240,9 +250,10 @@ static void run_case(runner *r, const bw_json *json)
             break;
         }
     r->t.json_cases += in_json;
-    if (bw_cedar_entities_parse(r->ctx, bw_json_get(json, "entities"), c.schema, &c.entities) != BW_OK) {
-        snprintf(entities_why, sizeof entities_why, "entities: %s (%s)", bw_ctx_message(r->ctx),
-                 bw_ctx_pointer(r->ctx));
+    if (bw_cedar_entities_parse(r->ctx, bw_json_get(json, "entities"), c.schema,
+                                &c.entities) != BW_OK) {
+        snprintf(entities_why, sizeof entities_why, "entities: %s (%s)",
+                 bw_ctx_message(r->ctx), bw_ctx_pointer(r->ctx));
         c.entities_why = entities_why;
     }
     size_t before = r->t.passed, n = 0;
@@ -263,24 +274,29 @@ static void run_parse(runner *r, const bw_json *json)
 {
     bw_cedar_policies *p = NULL;
     bw_cedar_schema *s = NULL;
-    const bw_json *accept = bw_json_get(json, "accept"), *schema = bw_json_get(json, "schema");
-    const bw_json *form = bw_json_get(json, "policies"), *est = bw_json_get_value(json, "est");
-    bw_status st = schema ? bw_cedar_schema_parse(r->ctx, text_of(json, "schema"), &s)
-                   : form ? bw_cedar_policies_parse_json(r->ctx, text_of(json, "policies"), &p)
-                          : bw_cedar_policies_parse(r->ctx, text_of(json, "text"), &p);
+    const bw_json *accept = bw_json_get(json, "accept"),
+                  *schema = bw_json_get(json, "schema");
+    const bw_json *form = bw_json_get(json, "policies"),
+                  *est = bw_json_get_value(json, "est");
+    bw_status st =
+        schema ? bw_cedar_schema_parse(r->ctx, text_of(json, "schema"), &s)
+        : form ? bw_cedar_policies_parse_json(r->ctx, text_of(json, "policies"), &p)
+               : bw_cedar_policies_parse(r->ctx, text_of(json, "text"), &p);
     bool ok = st == BW_OK;
     if (est) {
         bw_cedar_policies *again = NULL;
         r->t.skipped_est++;
         if (bw_cedar_policies_parse_json(r->ctx, est->raw, &again) != BW_OK)
-            fail_line(r, text_of(json, "id"), "its JSON form is refused", bw_ctx_message(r->ctx));
+            fail_line(r, text_of(json, "id"), "its JSON form is refused",
+                      bw_ctx_message(r->ctx));
         bw_cedar_policies_free(again);
     }
     if (ok == (accept->kind == BW_JSON_TRUE) && (ok || st == BW_EINVALID)) {
         r->t.passed++;
         r->t.parse++;
     } else {
-        fail_line(r, text_of(json, "id"), ok ? "accepted" : "refused", ok ? "" : bw_ctx_message(r->ctx));
+        fail_line(r, text_of(json, "id"), ok ? "accepted" : "refused",
+                  ok ? "" : bw_ctx_message(r->ctx));
     }
     bw_cedar_policies_free(p);
     bw_cedar_schema_free(s);
@@ -338,7 +354,8 @@ static void run_file(runner *r, const char *path)
     }
     free(text);
     if (r->verbose)
-        printf("%s: %zu passed, %zu failed\n", path, r->t.passed - before_pass, r->t.failed - before_fail);
+        printf("%s: %zu passed, %zu failed\n", path, r->t.passed - before_pass,
+               r->t.failed - before_fail);
 }
 
 static int by_name(const void *a, const void *b)
@@ -349,7 +366,8 @@ static int by_name(const void *a, const void *b)
 static bool is_data(const char *name)
 {
     size_t n = strlen(name);
-    return (n > 6 && strcmp(name + n - 6, ".jsonl") == 0) || (n > 9 && strcmp(name + n - 9, ".jsonl.gz") == 0);
+    return (n > 6 && strcmp(name + n - 6, ".jsonl") == 0) ||
+           (n > 9 && strcmp(name + n - 9, ".jsonl.gz") == 0);
 }
 
 static int run_dir(runner *r, const char *dir)
@@ -389,11 +407,13 @@ int main(int argc, char **argv)
     }
     (void)run_dir(&r, cases);
     const totals *t = &r.t;
-    printf("cases: %zu run (%zu with JSON policies, %zu with templates), %zu requests passed\n", t->cases,
-           t->json_cases, t->template_cases, t->case_requests);
+    printf("cases: %zu run (%zu with JSON policies, %zu with templates), %zu requests "
+           "passed\n",
+           t->cases, t->json_cases, t->template_cases, t->case_requests);
     printf("direct decisions of residual cases: %zu passed\n", t->direct);
     printf("texts: %zu passed; extension constructors: %zu passed\n", t->parse, t->ext);
-    printf("skipped: %zu validation verdicts, %zu residuals, %zu JSON forms of texts (read, not compared)\n",
+    printf("skipped: %zu validation verdicts, %zu residuals, %zu JSON forms of texts "
+           "(read, not compared)\n",
            t->skipped_verdicts, t->skipped_residuals, t->skipped_est);
     printf("%zu passed, %zu failed\n", t->passed, t->failed);
     bw_ctx_free(r.ctx);

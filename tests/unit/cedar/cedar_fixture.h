@@ -3,10 +3,10 @@
 #define CEDAR_FIXTURE_H
 #include <policies/cedar/cedar.h>
 
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 typedef struct world {
     bw_ctx *ctx;
@@ -15,17 +15,25 @@ typedef struct world {
 } world;
 
 static const char world_entities[] =
-    "[{\"uid\":{\"type\":\"User\",\"id\":\"alice\"},\"attrs\":{\"age\":30,\"name\":\"Alice\",\"manager\":"
-    "{\"__entity\":{\"type\":\"User\",\"id\":\"bob\"}},\"tags\":[\"a\",\"b\"],\"address\":{\"city\":\"Paris\","
-    "\"geo\":{\"lat\":1}},\"gone\":{\"__entity\":{\"type\":\"User\",\"id\":\"nobody\"}}},\"parents\":"
+    "[{\"uid\":{\"type\":\"User\",\"id\":\"alice\"},\"attrs\":{\"age\":30,\"name\":"
+    "\"Alice\",\"manager\":"
+    "{\"__entity\":{\"type\":\"User\",\"id\":\"bob\"}},\"tags\":[\"a\",\"b\"],"
+    "\"address\":{\"city\":\"Paris\","
+    "\"geo\":{\"lat\":1}},\"gone\":{\"__entity\":{\"type\":\"User\",\"id\":\"nobody\"}}"
+    "},\"parents\":"
     "[{\"type\":\"Team\",\"id\":\"red\"}],\"tags\":{\"role\":\"editor\"}},"
-    "{\"uid\":{\"type\":\"User\",\"id\":\"bob\"},\"attrs\":{\"age\":50},\"parents\":[]},"
-    "{\"uid\":{\"type\":\"Team\",\"id\":\"red\"},\"attrs\":{},\"parents\":[{\"type\":\"Team\",\"id\":\"all\"}]},"
-    "{\"uid\":{\"type\":\"Doc\",\"id\":\"d\"},\"attrs\":{\"owner\":{\"__entity\":{\"type\":\"User\",\"id\":"
+    "{\"uid\":{\"type\":\"User\",\"id\":\"bob\"},\"attrs\":{\"age\":50},\"parents\":[]}"
+    ","
+    "{\"uid\":{\"type\":\"Team\",\"id\":\"red\"},\"attrs\":{},\"parents\":[{\"type\":"
+    "\"Team\",\"id\":\"all\"}]},"
+    "{\"uid\":{\"type\":\"Doc\",\"id\":\"d\"},\"attrs\":{\"owner\":{\"__entity\":{"
+    "\"type\":\"User\",\"id\":"
     "\"alice\"}}},\"parents\":[{\"type\":\"Folder\",\"id\":\"f\"}]},"
-    "{\"uid\":{\"type\":\"Action\",\"id\":\"read\"},\"attrs\":{},\"parents\":[{\"type\":\"Action\",\"id\":\"any\"}]}]";
-static const char world_context[] = "{\"n\":7,\"s\":\"text\",\"ip\":{\"__extn\":{\"fn\":\"ip\",\"arg\":\"10.1.2.3\"}},"
-                                    "\"set\":[1,2,2,3],\"deep\":{\"a\":{\"b\":true}}}";
+    "{\"uid\":{\"type\":\"Action\",\"id\":\"read\"},\"attrs\":{},\"parents\":[{"
+    "\"type\":\"Action\",\"id\":\"any\"}]}]";
+static const char world_context[] =
+    "{\"n\":7,\"s\":\"text\",\"ip\":{\"__extn\":{\"fn\":\"ip\",\"arg\":\"10.1.2.3\"}},"
+    "\"set\":[1,2,2,3],\"deep\":{\"a\":{\"b\":true}}}";
 
 static inline const bw_json *json_of(bw_ctx *ctx, const char *text)
 {
@@ -52,7 +60,8 @@ static inline bw_cedar_schema *schema_of(bw_ctx *ctx, const char *text)
     return s;
 }
 
-static inline bw_cedar_entities *entities_of(bw_ctx *ctx, const bw_cedar_schema *schema, const char *text)
+static inline bw_cedar_entities *entities_of(bw_ctx *ctx, const bw_cedar_schema *schema,
+                                             const char *text)
 {
     bw_cedar_entities *e = NULL;
     if (bw_cedar_entities_parse(ctx, json_of(ctx, text), schema, &e) != BW_OK)
@@ -93,11 +102,13 @@ static inline bw_cedar_answer ask(world *w, const char *text)
     return a;
 }
 
-/* 'T', 'F', or 'E' for an error: what an expression comes to as the condition of a permit. */
+/* 'T', 'F', or 'E' for an error: what an expression comes to as the condition of a
+ * permit. */
 static inline char truth(world *w, const char *expr)
 {
     char text[4096];
-    snprintf(text, sizeof text, "permit(principal, action, resource) when { %s };", expr);
+    snprintf(text, sizeof text, "permit(principal, action, resource) when { %s };",
+             expr);
     bw_cedar_answer a = ask(w, text);
     return a.nerrors ? 'E' : a.allow ? 'T' : 'F';
 }

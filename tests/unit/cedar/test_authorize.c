@@ -5,9 +5,10 @@
 static void test_authorize__forbid_beats_permit_and_errors_are_skipped(void **state)
 {
     world *w = *state;
-    bw_cedar_answer a = ask(w, "permit(principal, action, resource);"
-                               "permit(principal, action, resource) when { context.none };"
-                               "permit(principal in Team::\"all\", action in Action::\"any\", resource);");
+    bw_cedar_answer a = ask(
+        w, "permit(principal, action, resource);"
+           "permit(principal, action, resource) when { context.none };"
+           "permit(principal in Team::\"all\", action in Action::\"any\", resource);");
     assert_true(a.allow);
     assert_int_equal(a.nreasons, 2);
     assert_int_equal(a.reasons[0], 0);
@@ -16,11 +17,13 @@ static void test_authorize__forbid_beats_permit_and_errors_are_skipped(void **st
     assert_int_equal(a.errors[0], 1);
     assert_false(a.forbid_errored);
     a = ask(w, "permit(principal, action, resource);"
-               "forbid(principal is User in Team::\"red\", action, resource is Doc in Folder::\"f\");");
+               "forbid(principal is User in Team::\"red\", action, resource is Doc in "
+               "Folder::\"f\");");
     assert_false(a.allow);
     assert_int_equal(a.nreasons, 1);
     assert_int_equal(a.reasons[0], 1);
-    a = ask(w, "permit(principal, action, resource); forbid(principal, action, resource) when { 1 };");
+    a = ask(w, "permit(principal, action, resource); forbid(principal, action, "
+               "resource) when { 1 };");
     assert_true(a.allow); /* Cedar's answer; the engine around it looks at the flag */
     assert_true(a.forbid_errored);
     a = ask(w, "");
@@ -33,14 +36,21 @@ static void test_authorize__forbid_beats_permit_and_errors_are_skipped(void **st
 static void test_authorize__clauses_are_one_chain(void **state)
 {
     world *w = *state;
-    assert_true(ask(w, "permit(principal, action, resource) when { true } unless { false };").allow);
-    bw_cedar_answer a = ask(w, "permit(principal, action, resource) when { false } when { context.none };");
+    assert_true(
+        ask(w, "permit(principal, action, resource) when { true } unless { false };")
+            .allow);
+    bw_cedar_answer a = ask(
+        w, "permit(principal, action, resource) when { false } when { context.none };");
     assert_int_equal(a.nerrors, 0);
-    a = ask(w, "permit(principal, action, resource) unless { context.none } when { false };");
+    a = ask(
+        w,
+        "permit(principal, action, resource) unless { context.none } when { false };");
     assert_int_equal(a.nerrors, 1);
     a = ask(w, "permit(principal, action, resource) unless { 1 };");
     assert_int_equal(a.nerrors, 1);
-    a = ask(w, "permit(principal == User::\"bob\", action, resource) when { context.none };");
+    a = ask(
+        w,
+        "permit(principal == User::\"bob\", action, resource) when { context.none };");
     assert_int_equal(a.nerrors, 0); /* the scope failed first */
     a = ask(w, "permit(principal, action in [], resource) when { context.none };");
     assert_int_equal(a.nerrors, 0);
@@ -59,36 +69,55 @@ static bool allowed(world *w, const char *text, const bw_cedar_entities *extra)
     return a.allow;
 }
 
-/* Ancestry that goes from the small store to the base and back; a definition in the small
- * store hides the base's. */
+/* Ancestry that goes from the small store to the base and back; a definition in the
+ * small store hides the base's. */
 static void test_authorize__extra_store_is_one_hierarchy_with_the_base(void **state)
 {
     world *w = *state;
-    bw_cedar_entities *extra = entities_of(
-        w->ctx, NULL,
-        "[{\"uid\":{\"type\":\"Doc\",\"id\":\"d\"},\"attrs\":{\"size\":1},\"parents\":[{\"type\":\"User\",\"id\":\"alice\"}]},"
-        "{\"uid\":{\"type\":\"Team\",\"id\":\"all\"},\"attrs\":{},\"parents\":[{\"type\":\"Org\",\"id\":\"o\"}]}]");
-    assert_true(allowed(w, "permit(principal, action, resource) when { resource in User::\"alice\" };", extra));
-    assert_true(allowed(w, "permit(principal, action, resource) when { resource in Team::\"red\" };", extra));
-    assert_true(allowed(w, "permit(principal, action, resource) when { resource in Team::\"all\" };", extra));
-    assert_true(allowed(w, "permit(principal, action, resource in Org::\"o\");", extra));
-    assert_true(allowed(w, "permit(principal in Org::\"o\", action, resource);", extra));
-    assert_false(allowed(w, "permit(principal in Org::\"o\", action, resource);", NULL));
-    assert_false(allowed(w, "permit(principal, action, resource in Folder::\"f\");", extra)); /* hidden */
-    assert_true(allowed(w, "permit(principal, action, resource) when { resource has size };", extra));
-    assert_false(allowed(w, "permit(principal, action, resource) when { resource has owner };", extra));
-    assert_false(allowed(w, "permit(principal, action, resource in Org::\"none\");", extra));
+    bw_cedar_entities *extra =
+        entities_of(w->ctx, NULL,
+                    "[{\"uid\":{\"type\":\"Doc\",\"id\":\"d\"},\"attrs\":{\"size\":1},"
+                    "\"parents\":[{\"type\":\"User\",\"id\":\"alice\"}]},"
+                    "{\"uid\":{\"type\":\"Team\",\"id\":\"all\"},\"attrs\":{},"
+                    "\"parents\":[{\"type\":\"Org\",\"id\":\"o\"}]}]");
+    assert_true(allowed(
+        w, "permit(principal, action, resource) when { resource in User::\"alice\" };",
+        extra));
+    assert_true(allowed(
+        w, "permit(principal, action, resource) when { resource in Team::\"red\" };",
+        extra));
+    assert_true(allowed(
+        w, "permit(principal, action, resource) when { resource in Team::\"all\" };",
+        extra));
+    assert_true(
+        allowed(w, "permit(principal, action, resource in Org::\"o\");", extra));
+    assert_true(
+        allowed(w, "permit(principal in Org::\"o\", action, resource);", extra));
+    assert_false(
+        allowed(w, "permit(principal in Org::\"o\", action, resource);", NULL));
+    assert_false(allowed(w, "permit(principal, action, resource in Folder::\"f\");",
+                         extra)); /* hidden */
+    assert_true(allowed(
+        w, "permit(principal, action, resource) when { resource has size };", extra));
+    assert_false(allowed(
+        w, "permit(principal, action, resource) when { resource has owner };", extra));
+    assert_false(
+        allowed(w, "permit(principal, action, resource in Org::\"none\");", extra));
     bw_cedar_entities_free(extra);
 }
 
 static const char schema_text[] =
-    "entity Team in [Team]; entity User in [Team] = { age: Long }; entity Doc; entity Tier enum [\"x\"];"
-    "action any; action read in [any] appliesTo { principal: [User, Tier], resource: Doc, context: { n: Long, \"at\"?: datetime } };";
+    "entity Team in [Team]; entity User in [Team] = { age: Long }; entity Doc; entity "
+    "Tier enum [\"x\"];"
+    "action any; action read in [any] appliesTo { principal: [User, Tier], resource: "
+    "Doc, context: { n: Long, \"at\"?: datetime } };";
 
 static bw_status with_schema(world *w, bw_cedar_request *q, bw_cedar_answer *a)
 {
-    bw_cedar_policies *p = policies_of(w->ctx, "permit(principal, action in Action::\"any\", resource)"
-                                               " when { context.n == 1 && (!(context has at) || context.at < datetime(\"2024-01-02\")) };");
+    bw_cedar_policies *p =
+        policies_of(w->ctx, "permit(principal, action in Action::\"any\", resource)"
+                            " when { context.n == 1 && (!(context has at) || "
+                            "context.at < datetime(\"2024-01-02\")) };");
     bw_status st = bw_cedar_authorize(w->ctx, p, NULL, w->schema, q, a);
     bw_cedar_policies_free(p);
     return st;
@@ -102,7 +131,8 @@ static void test_authorize__holds_the_request_against_the_schema(void **state)
     bw_cedar_request good = {.principal = uid("User", "u"),
                              .action = uid("Action", "read"),
                              .resource = uid("Doc", "d"),
-                             .context = json_of(w->ctx, "{\"n\":1,\"at\":\"2024-01-01\"}")};
+                             .context =
+                                 json_of(w->ctx, "{\"n\":1,\"at\":\"2024-01-01\"}")};
     assert_int_equal(with_schema(w, &good, &a), BW_OK);
     assert_true(a.allow); /* the group and the typed context came from the schema */
     bw_cedar_request q = good;
@@ -118,8 +148,12 @@ static void test_authorize__holds_the_request_against_the_schema(void **state)
     for (size_t i = 0; i < 6; i++)
         assert_int_equal(with_schema(w, &bad[i], &a), BW_EINVALID);
     /* Two stores that have to be walked as one leave the schema's actions alone. */
-    bw_cedar_entities *base = entities_of(w->ctx, NULL, "[{\"uid\":{\"type\":\"User\",\"id\":\"u\"},\"attrs\":{},\"parents\":[{\"type\":\"Team\",\"id\":\"t\"}]}]");
-    bw_cedar_policies *p = policies_of(w->ctx, "permit(principal, action in Action::\"any\", resource);");
+    bw_cedar_entities *base =
+        entities_of(w->ctx, NULL,
+                    "[{\"uid\":{\"type\":\"User\",\"id\":\"u\"},\"attrs\":{},"
+                    "\"parents\":[{\"type\":\"Team\",\"id\":\"t\"}]}]");
+    bw_cedar_policies *p =
+        policies_of(w->ctx, "permit(principal, action in Action::\"any\", resource);");
     q = good;
     q.extra = base;
     assert_int_equal(bw_cedar_authorize(w->ctx, p, base, w->schema, &q, &a), BW_OK);
@@ -140,12 +174,16 @@ static void test_check_scopes__names_the_policy_at_fault(void **state)
         bool ok;
     } rows[] = {
         {"permit(principal, action, resource);", true},
-        {"permit(principal is User in Team::\"a\", action in [Action::\"read\", Action::\"any\"], resource == Doc::\"d\");", true},
+        {"permit(principal is User in Team::\"a\", action in [Action::\"read\", "
+         "Action::\"any\"], resource == Doc::\"d\");",
+         true},
         {"permit(principal is Usr, action, resource);", false},
         {"permit(principal == Usr::\"a\", action, resource);", false},
         {"permit(principal in Tier::\"y\", action, resource);", false},
         {"permit(principal, action == Action::\"red\", resource);", false},
-        {"permit(principal, action in [Action::\"read\", N::Action::\"read\"], resource);", false},
+        {"permit(principal, action in [Action::\"read\", N::Action::\"read\"], "
+         "resource);",
+         false},
         {"permit(principal, action, resource is N::Doc);", false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

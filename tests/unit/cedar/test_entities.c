@@ -4,7 +4,8 @@
 static bool loads(world *w, const char *text)
 {
     bw_cedar_entities *e = NULL;
-    bw_status st = bw_cedar_entities_parse(w->ctx, json_of(w->ctx, text), w->schema, &e);
+    bw_status st =
+        bw_cedar_entities_parse(w->ctx, json_of(w->ctx, text), w->schema, &e);
     bw_cedar_entities_free(e);
     assert_true(st == BW_OK || st == BW_EINVALID);
     return st == BW_OK;
@@ -13,15 +14,19 @@ static bool loads(world *w, const char *text)
 static bool loads_attrs(world *w, const char *attrs)
 {
     char text[4096];
-    snprintf(text, sizeof text, "[{\"uid\":{\"type\":\"User\",\"id\":\"u\"},\"attrs\":%s,\"parents\":[]}]", attrs);
+    snprintf(text, sizeof text,
+             "[{\"uid\":{\"type\":\"User\",\"id\":\"u\"},\"attrs\":%s,\"parents\":[]}]",
+             attrs);
     return loads(w, text);
 }
 
-static void check_attrs(world *w, const char *const *good, size_t ngood, const char *const *bad, size_t nbad)
+static void check_attrs(world *w, const char *const *good, size_t ngood,
+                        const char *const *bad, size_t nbad)
 {
     for (size_t i = 0; i < ngood; i++)
         if (!loads_attrs(w, good[i]))
-            fail_msg("refused: %s: %s at %s", good[i], bw_ctx_message(w->ctx), bw_ctx_pointer(w->ctx));
+            fail_msg("refused: %s: %s at %s", good[i], bw_ctx_message(w->ctx),
+                     bw_ctx_pointer(w->ctx));
     for (size_t i = 0; i < nbad; i++)
         if (loads_attrs(w, bad[i]))
             fail_msg("accepted: %s", bad[i]);
@@ -31,18 +36,37 @@ static void test_entities_values__follow_the_escapes(void **state)
 {
     world *w = *state;
     static const char *const good[] = {
-        "{}", "{\"a\":[1,\"x\",[true],{\"b\":2}]}", "{\"a\":-9223372036854775808}", "{\"a\":\"\\u0000\"}",
-        "{\"a\":{\"__entity\":{\"type\":\"A::B\",\"id\":\"\"}}}", "{\"a\":{\"type\":\"User\",\"id\":\"x\"}}",
-        "{\"a\":{\"__extn\":{\"fn\":\"ip\",\"arg\":\"::1\"}}}", "{\"a\":{\"__extn\":{\"fn\":\"ip\",\"args\":[\"::1\"]}}}",
-        "{\"a\":{\"__extn\":{\"fn\":\"isIpv4\",\"arg\":{\"__extn\":{\"fn\":\"ip\",\"arg\":\"::1\"}}}}}",
-        "{\"__extn\":{\"fn\":\"ip\",\"arg\":\"::1\"}}", "{\"a\":{\"__extn\":1}}",
+        "{}",
+        "{\"a\":[1,\"x\",[true],{\"b\":2}]}",
+        "{\"a\":-9223372036854775808}",
+        "{\"a\":\"\\u0000\"}",
+        "{\"a\":{\"__entity\":{\"type\":\"A::B\",\"id\":\"\"}}}",
+        "{\"a\":{\"type\":\"User\",\"id\":\"x\"}}",
+        "{\"a\":{\"__extn\":{\"fn\":\"ip\",\"arg\":\"::1\"}}}",
+        "{\"a\":{\"__extn\":{\"fn\":\"ip\",\"args\":[\"::1\"]}}}",
+        "{\"a\":{\"__extn\":{\"fn\":\"isIpv4\",\"arg\":{\"__extn\":{\"fn\":\"ip\","
+        "\"arg\":\"::1\"}}}}}",
+        "{\"__extn\":{\"fn\":\"ip\",\"arg\":\"::1\"}}",
+        "{\"a\":{\"__extn\":1}}",
     };
     static const char *const bad[] = {
-        "{\"a\":null}", "{\"a\":1.0}", "{\"a\":1.5}", "{\"a\":9223372036854775808}", "{\"a\":1e3}", "{\"a\":-0}",
-        "{\"a\":[1,2.5]}", "{\"a\":{\"__expr\":\"1\"}}", "{\"a\":{\"__entity\":{\"type\":\"A B\",\"id\":\"x\"}}}",
-        "{\"a\":{\"__entity\":{\"type\":\"__cedar::A\",\"id\":\"x\"}}}", "{\"a\":{\"__extn\":{\"fn\":\"ip\",\"arg\":\"x\"}}}",
-        "{\"a\":{\"__extn\":{\"fn\":\"zap\",\"arg\":\"x\"}}}", "{\"a\":{\"__extn\":{\"fn\":\"ip\",\"args\":[]}}}",
-        "{\"a\":{\"__extn\":{\"fn\":\"ip\",\"args\":[\"::1\",\"::1\",\"::1\",\"::1\"]}}}", "[]", "1",
+        "{\"a\":null}",
+        "{\"a\":1.0}",
+        "{\"a\":1.5}",
+        "{\"a\":9223372036854775808}",
+        "{\"a\":1e3}",
+        "{\"a\":-0}",
+        "{\"a\":[1,2.5]}",
+        "{\"a\":{\"__expr\":\"1\"}}",
+        "{\"a\":{\"__entity\":{\"type\":\"A B\",\"id\":\"x\"}}}",
+        "{\"a\":{\"__entity\":{\"type\":\"__cedar::A\",\"id\":\"x\"}}}",
+        "{\"a\":{\"__extn\":{\"fn\":\"ip\",\"arg\":\"x\"}}}",
+        "{\"a\":{\"__extn\":{\"fn\":\"zap\",\"arg\":\"x\"}}}",
+        "{\"a\":{\"__extn\":{\"fn\":\"ip\",\"args\":[]}}}",
+        "{\"a\":{\"__extn\":{\"fn\":\"ip\",\"args\":[\"::1\",\"::1\",\"::1\",\"::1\"]}}"
+        "}",
+        "[]",
+        "1",
     };
     check_attrs(w, good, sizeof good / sizeof *good, bad, sizeof bad / sizeof *bad);
 }
@@ -50,15 +74,21 @@ static void test_entities_values__follow_the_escapes(void **state)
 static void test_entities_hierarchy__is_closed_and_acyclic(void **state)
 {
     world *w = *state;
-    assert_false(loads(w, "[{\"uid\":{\"type\":\"A\",\"id\":\"a\"},\"attrs\":{},\"parents\":[{\"type\":\"A\",\"id\":\"a\"}]}]"));
+    assert_false(loads(w, "[{\"uid\":{\"type\":\"A\",\"id\":\"a\"},\"attrs\":{},"
+                          "\"parents\":[{\"type\":\"A\",\"id\":\"a\"}]}]"));
     assert_non_null(strstr(bw_ctx_message(w->ctx), "cycle"));
-    assert_false(loads(w, "[{\"uid\":{\"type\":\"A\",\"id\":\"a\"},\"attrs\":{},\"parents\":[{\"type\":\"A\",\"id\":\"b\"}]},"
-                          "{\"uid\":{\"type\":\"A\",\"id\":\"b\"},\"attrs\":{},\"parents\":[{\"type\":\"A\",\"id\":\"a\"}]}]"));
+    assert_false(loads(w, "[{\"uid\":{\"type\":\"A\",\"id\":\"a\"},\"attrs\":{},"
+                          "\"parents\":[{\"type\":\"A\",\"id\":\"b\"}]},"
+                          "{\"uid\":{\"type\":\"A\",\"id\":\"b\"},\"attrs\":{},"
+                          "\"parents\":[{\"type\":\"A\",\"id\":\"a\"}]}]"));
     static const char *const twice =
-        "[{\"uid\":{\"type\":\"A\",\"id\":\"a\"},\"attrs\":{\"x\":[1,2]},\"parents\":[{\"type\":\"A\",\"id\":\"b\"}]},"
-        "{\"uid\":{\"type\":\"A\",\"id\":\"a\"},\"attrs\":{\"x\":[2,1]},\"parents\":[%s]}]";
+        "[{\"uid\":{\"type\":\"A\",\"id\":\"a\"},\"attrs\":{\"x\":[1,2]},\"parents\":[{"
+        "\"type\":\"A\",\"id\":\"b\"}]},"
+        "{\"uid\":{\"type\":\"A\",\"id\":\"a\"},\"attrs\":{\"x\":[2,1]},\"parents\":[%"
+        "s]}]";
     char text[512];
-    snprintf(text, sizeof text, twice, "{\"type\":\"A\",\"id\":\"b\"},{\"type\":\"A\",\"id\":\"b\"}");
+    snprintf(text, sizeof text, twice,
+             "{\"type\":\"A\",\"id\":\"b\"},{\"type\":\"A\",\"id\":\"b\"}");
     assert_true(loads(w, text));
     snprintf(text, sizeof text, twice, "");
     assert_false(loads(w, text));
@@ -68,22 +98,29 @@ static void test_entities_hierarchy__is_closed_and_acyclic(void **state)
     assert_false(loads(w, "[1]"));
 }
 
-/* A chain of 3,000 parents: no recursion, and everything is an ancestor of the first. */
+/* A chain of 3,000 parents: no recursion, and everything is an ancestor of the first.
+ */
 static void test_entities_hierarchy__may_be_deep(void **state)
 {
     world *w = *state;
     enum { N = 3000 };
     bw_buf b = {0};
     for (int i = 0; i < N; i++)
-        bw_buf_printf(&b, "%c{\"uid\":{\"type\":\"A\",\"id\":\"%d\"},\"attrs\":{},\"parents\":[{\"type\":\"A\",\"id\":\"%d\"}]}",
+        bw_buf_printf(&b,
+                      "%c{\"uid\":{\"type\":\"A\",\"id\":\"%d\"},\"attrs\":{},"
+                      "\"parents\":[{\"type\":\"A\",\"id\":\"%d\"}]}",
                       i ? ',' : '[', i, i + 1);
     bw_buf_puts(&b, "]");
     bw_json *json = NULL;
     bw_cedar_entities *e = NULL;
-    assert_int_equal(bw_json_parse(w->ctx, bw_buf_view(&b), BW_JSON_CEDAR, &json), BW_OK);
+    assert_int_equal(bw_json_parse(w->ctx, bw_buf_view(&b), BW_JSON_CEDAR, &json),
+                     BW_OK);
     assert_int_equal(bw_cedar_entities_parse(w->ctx, json, NULL, &e), BW_OK);
-    bw_cedar_policies *p = policies_of(w->ctx, "permit(principal in A::\"3000\", action, resource);");
-    bw_cedar_request q = {.principal = uid("A", "0"), .action = uid("Action", "x"), .resource = uid("A", "1")};
+    bw_cedar_policies *p =
+        policies_of(w->ctx, "permit(principal in A::\"3000\", action, resource);");
+    bw_cedar_request q = {.principal = uid("A", "0"),
+                          .action = uid("Action", "x"),
+                          .resource = uid("A", "1")};
     bw_cedar_answer a;
     assert_int_equal(bw_cedar_authorize(w->ctx, p, e, NULL, &q, &a), BW_OK);
     assert_true(a.allow);
@@ -94,7 +131,8 @@ static void test_entities_hierarchy__may_be_deep(void **state)
 
 static const char schema_text[] =
     "entity G in [G]; entity T enum [\"a\", \"b\"];"
-    "entity User in [G] = { n?: Long, d?: decimal, u?: User, t?: T, s?: Set<decimal>, r?: { x?: ipaddr, at: datetime } } tags duration;"
+    "entity User in [G] = { n?: Long, d?: decimal, u?: User, t?: T, s?: Set<decimal>, "
+    "r?: { x?: ipaddr, at: datetime } } tags duration;"
     "action grp; action read in [grp] appliesTo { principal: User, resource: User };";
 
 static void test_entities_schema__types_the_short_forms(void **state)
@@ -102,15 +140,32 @@ static void test_entities_schema__types_the_short_forms(void **state)
     world *w = *state;
     w->schema = schema_of(w->ctx, schema_text);
     static const char *const good[] = {
-        "{}", "{\"n\":1}", "{\"d\":\"1.0\"}", "{\"d\":{\"fn\":\"decimal\",\"arg\":\"1.0\"}}",
-        "{\"d\":{\"__extn\":{\"fn\":\"decimal\",\"arg\":\"1.0\"}}}", "{\"u\":{\"type\":\"User\",\"id\":\"x\"}}",
-        "{\"u\":{\"__entity\":{\"type\":\"User\",\"id\":\"x\"}}}", "{\"t\":{\"type\":\"T\",\"id\":\"a\"}}",
-        "{\"s\":[\"1.0\",{\"fn\":\"decimal\",\"arg\":\"1.00\"}]}", "{\"s\":[]}", "{\"r\":{\"x\":\"::1\",\"at\":\"2024-01-01\"}}",
+        "{}",
+        "{\"n\":1}",
+        "{\"d\":\"1.0\"}",
+        "{\"d\":{\"fn\":\"decimal\",\"arg\":\"1.0\"}}",
+        "{\"d\":{\"__extn\":{\"fn\":\"decimal\",\"arg\":\"1.0\"}}}",
+        "{\"u\":{\"type\":\"User\",\"id\":\"x\"}}",
+        "{\"u\":{\"__entity\":{\"type\":\"User\",\"id\":\"x\"}}}",
+        "{\"t\":{\"type\":\"T\",\"id\":\"a\"}}",
+        "{\"s\":[\"1.0\",{\"fn\":\"decimal\",\"arg\":\"1.00\"}]}",
+        "{\"s\":[]}",
+        "{\"r\":{\"x\":\"::1\",\"at\":\"2024-01-01\"}}",
     };
     static const char *const bad[] = {
-        "{\"n\":\"1\"}", "{\"d\":\"1\"}", "{\"d\":1}", "{\"d\":{\"fn\":\"ip\",\"arg\":\"::1\"}}",
-        "{\"u\":{\"type\":\"G\",\"id\":\"x\"}}", "{\"t\":{\"type\":\"T\",\"id\":\"c\"}}", "{\"s\":[1]}", "{\"r\":{\"x\":\"::1\"}}",
-        "{\"z\":1}", "{\"r\":{\"at\":\"2024-01-01\",\"y\":1}}", "{\"u\":\"x\"}", "{\"s\":\"1.0\"}", "{\"r\":[]}",
+        "{\"n\":\"1\"}",
+        "{\"d\":\"1\"}",
+        "{\"d\":1}",
+        "{\"d\":{\"fn\":\"ip\",\"arg\":\"::1\"}}",
+        "{\"u\":{\"type\":\"G\",\"id\":\"x\"}}",
+        "{\"t\":{\"type\":\"T\",\"id\":\"c\"}}",
+        "{\"s\":[1]}",
+        "{\"r\":{\"x\":\"::1\"}}",
+        "{\"z\":1}",
+        "{\"r\":{\"at\":\"2024-01-01\",\"y\":1}}",
+        "{\"u\":\"x\"}",
+        "{\"s\":\"1.0\"}",
+        "{\"r\":[]}",
     };
     check_attrs(w, good, sizeof good / sizeof *good, bad, sizeof bad / sizeof *bad);
 }
@@ -139,8 +194,9 @@ static void test_entities_schema__holds_uids_parents_tags_and_actions(void **sta
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[512];
-        snprintf(text, sizeof text, "[{\"uid\":{\"type\":\"%s\",\"id\":\"%s\"},\"attrs\":{},%s}]", rows[i].type,
-                 rows[i].id, rows[i].rest);
+        snprintf(text, sizeof text,
+                 "[{\"uid\":{\"type\":\"%s\",\"id\":\"%s\"},\"attrs\":{},%s}]",
+                 rows[i].type, rows[i].id, rows[i].rest);
         if (loads(w, text) != rows[i].ok)
             fail_msg("%s", text);
     }

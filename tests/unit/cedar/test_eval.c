@@ -19,15 +19,24 @@ static void check(void **state, const row *rows, size_t n)
 static void test_eval_logic__short_circuits_and_wants_bools(void **state)
 {
     static const row rows[] = {
-        {'F', "false && 1"},       {'E', "true && 1"},
-        {'T', "true || 1"},        {'E', "false || 1"},
-        {'E', "1 && false"},       {'F', "false && 1 == 1 || false"},
-        {'T', "!false"},           {'E', "!1"},
-        {'T', "!!true"},           {'T', "if true then true else 1 + true"},
-        {'E', "if 1 then true else true"}, {'E', "if false then true else 1"},
-        {'E', "1"},                {'T', "(if 1 == 1 then 1 else 2) == 1"},
-        {'T', "false && true || true"},    {'F', "false && (true || true)"},
-        {'E', "context.none && false"},    {'F', "false && context.none"},
+        {'F', "false && 1"},
+        {'E', "true && 1"},
+        {'T', "true || 1"},
+        {'E', "false || 1"},
+        {'E', "1 && false"},
+        {'F', "false && 1 == 1 || false"},
+        {'T', "!false"},
+        {'E', "!1"},
+        {'T', "!!true"},
+        {'T', "if true then true else 1 + true"},
+        {'E', "if 1 then true else true"},
+        {'E', "if false then true else 1"},
+        {'E', "1"},
+        {'T', "(if 1 == 1 then 1 else 2) == 1"},
+        {'T', "false && true || true"},
+        {'F', "false && (true || true)"},
+        {'E', "context.none && false"},
+        {'F', "false && context.none"},
     };
     CHECK(rows);
 }
@@ -58,8 +67,13 @@ static void test_eval_equality__is_structural_and_total(void **state)
 static void test_eval_order__needs_two_of_a_kind(void **state)
 {
     static const row rows[] = {
-        {'T', "1 < 2"},   {'F', "2 < 2"}, {'T', "2 <= 2"}, {'T', "-1 > -2"}, {'T', "2 >= 2"},
-        {'E', "1 < \"2\""}, {'E', "\"a\" < \"b\""},
+        {'T', "1 < 2"},
+        {'F', "2 < 2"},
+        {'T', "2 <= 2"},
+        {'T', "-1 > -2"},
+        {'T', "2 >= 2"},
+        {'E', "1 < \"2\""},
+        {'E', "\"a\" < \"b\""},
         {'E', "decimal(\"1.0\") < decimal(\"2.0\")"},
         {'T', "datetime(\"2024-01-01\") < datetime(\"2024-01-02\")"},
         {'T', "duration(\"1s\") <= duration(\"1000ms\")"},
@@ -182,14 +196,20 @@ static void test_eval_sets__of_branches_are_not_folded(void **state)
 static void test_eval_like__treats_every_other_star_as_wildcard(void **state)
 {
     static const row rows[] = {
-        {'T', "\"\" like \"\""},          {'T', "\"\" like \"*\""},
-        {'T', "\"abc\" like \"a*c\""},    {'F', "\"abc\" like \"a*d\""},
-        {'T', "\"ac\" like \"a**c\""},    {'F', "\"a\" like \"a*a\""},
-        {'T', "\"a*c\" like \"a\\*c\""},  {'F', "\"abc\" like \"a\\*c\""},
-        {'T', "\"abc\" like \"a\\x2ac\""}, {'T', "\"abc\" like \"a\\u{2a}c\""},
+        {'T', "\"\" like \"\""},
+        {'T', "\"\" like \"*\""},
+        {'T', "\"abc\" like \"a*c\""},
+        {'F', "\"abc\" like \"a*d\""},
+        {'T', "\"ac\" like \"a**c\""},
+        {'F', "\"a\" like \"a*a\""},
+        {'T', "\"a*c\" like \"a\\*c\""},
+        {'F', "\"abc\" like \"a\\*c\""},
+        {'T', "\"abc\" like \"a\\x2ac\""},
+        {'T', "\"abc\" like \"a\\u{2a}c\""},
         {'T', "\"mississippi\" like \"m*iss*ip*i\""},
         {'F', "\"mississippi\" like \"m*issip*iss*\""},
-        {'T', "\"é☃x\" like \"é*x\""},    {'E', "1 like \"*\""},
+        {'T', "\"é☃x\" like \"é*x\""},
+        {'E', "1 like \"*\""},
     };
     CHECK(rows);
 }
@@ -202,7 +222,8 @@ static void test_eval_extensions__check_arguments_at_run_time(void **state)
         {'T', "ip(\"127.0.0.0/8\").isLoopback()"},
         {'F', "ip(\"127.0.0.0/7\").isLoopback()"},
         {'T', "ip(\"ff02::1\").isMulticast()"},
-        {'T', "ip(\"::1\").isLoopback() && ip(\"::1\").isIpv6() && !ip(\"::1\").isIpv4()"},
+        {'T',
+         "ip(\"::1\").isLoopback() && ip(\"::1\").isIpv6() && !ip(\"::1\").isIpv4()"},
         {'E', "ip(\"1.2.3\").isIpv4()"},
         {'E', "ip(1).isIpv4()"},
         {'E', "ip().isIpv4()"},
@@ -210,14 +231,18 @@ static void test_eval_extensions__check_arguments_at_run_time(void **state)
         {'E', "context.ip.isIpv4(1)"},
         {'T', "decimal(\"-0.5\").lessThan(decimal(\"0.0\"))"},
         {'T', "decimal(\"2.0\").greaterThanOrEqual(decimal(\"2.0000\"))"},
-        {'T', "datetime(\"2024-02-29\").offset(duration(\"1d\")) == datetime(\"2024-03-01\")"},
-        {'T', "datetime(\"1969-12-31T23:00:00Z\").toDate() == datetime(\"1969-12-31\")"},
+        {'T', "datetime(\"2024-02-29\").offset(duration(\"1d\")) == "
+              "datetime(\"2024-03-01\")"},
+        {'T',
+         "datetime(\"1969-12-31T23:00:00Z\").toDate() == datetime(\"1969-12-31\")"},
         {'T', "datetime(\"1969-12-31T23:00:00Z\").toTime() == duration(\"23h\")"},
-        {'T', "datetime(\"2024-01-02\").durationSince(datetime(\"2024-01-01\")) == duration(\"1d\")"},
+        {'T', "datetime(\"2024-01-02\").durationSince(datetime(\"2024-01-01\")) == "
+              "duration(\"1d\")"},
         {'T', "duration(\"-1h30m\").toMinutes() == -90"},
         {'T', "duration(\"-1ms\").toSeconds() == 0"},
         {'T', "duration(\"1d2h\").toHours() == 26 && duration(\"1d2h\").toDays() == 1"},
-        {'E', "datetime(\"9999-12-31\").offset(duration(\"9223372036854775807ms\")) == 1"},
+        {'E',
+         "datetime(\"9999-12-31\").offset(duration(\"9223372036854775807ms\")) == 1"},
     };
     CHECK(rows);
 }
@@ -260,7 +285,8 @@ static void test_eval_steps__are_limited(void **state)
     bw_buf b = {0};
     bw_buf_puts(&b, "permit(principal, action, resource) when { false");
     for (int k = 0; k < 4000; k++)
-        bw_buf_puts(&b, " || context.set == [0, 1] || context.big.containsAll(context.big) && false");
+        bw_buf_puts(&b, " || context.set == [0, 1] || "
+                        "context.big.containsAll(context.big) && false");
     bw_buf_puts(&b, " };");
     bw_buf c = {0};
     bw_buf_puts(&c, "{\"set\":[1],\"big\":[");
@@ -270,11 +296,13 @@ static void test_eval_steps__are_limited(void **state)
     bw_cedar_policies *p = NULL;
     bw_json *context = NULL;
     assert_int_equal(bw_cedar_policies_parse(w->ctx, bw_buf_view(&b), &p), BW_OK);
-    assert_int_equal(bw_json_parse(w->ctx, bw_buf_view(&c), BW_JSON_CEDAR, &context), BW_OK);
+    assert_int_equal(bw_json_parse(w->ctx, bw_buf_view(&c), BW_JSON_CEDAR, &context),
+                     BW_OK);
     bw_cedar_request q = request_of(w);
     q.context = context;
     bw_cedar_answer a;
-    assert_int_equal(bw_cedar_authorize(w->ctx, p, w->entities, NULL, &q, &a), BW_EINVALID);
+    assert_int_equal(bw_cedar_authorize(w->ctx, p, w->entities, NULL, &q, &a),
+                     BW_EINVALID);
     assert_non_null(strstr(bw_ctx_message(w->ctx), "steps"));
     bw_cedar_policies_free(p);
     bw_buf_clear(&b);

@@ -13,11 +13,19 @@ static void put_scope(bw_buf *b, const char *var)
     bw_buf_puts(b, var);
     int g = pick(6);
     switch (pick(5)) {
-    case 0: break;
-    case 1: bw_buf_printf(b, " == U::\"%d\"", g); break;
-    case 2: bw_buf_printf(b, " in G::\"%d\"", g); break;
-    case 3: bw_buf_puts(b, pick(2) ? " is U" : " is G"); break;
-    default: bw_buf_printf(b, " is %s in G::\"%d\"", pick(2) ? "U" : "G", g);
+    case 0:
+        break;
+    case 1:
+        bw_buf_printf(b, " == U::\"%d\"", g);
+        break;
+    case 2:
+        bw_buf_printf(b, " in G::\"%d\"", g);
+        break;
+    case 3:
+        bw_buf_puts(b, pick(2) ? " is U" : " is G");
+        break;
+    default:
+        bw_buf_printf(b, " is %s in G::\"%d\"", pick(2) ? "U" : "G", g);
     }
 }
 
@@ -27,10 +35,17 @@ static void put_policy(bw_buf *b)
     put_scope(b, "principal");
     int a = pick(6);
     switch (pick(4)) {
-    case 0: bw_buf_puts(b, ", action"); break;
-    case 1: bw_buf_printf(b, ", action == Action::\"%d\"", a); break;
-    case 2: bw_buf_printf(b, ", action in Action::\"%d\"", a); break;
-    default: bw_buf_printf(b, ", action in [Action::\"%d\", Action::\"%d\"]", a, pick(6));
+    case 0:
+        bw_buf_puts(b, ", action");
+        break;
+    case 1:
+        bw_buf_printf(b, ", action == Action::\"%d\"", a);
+        break;
+    case 2:
+        bw_buf_printf(b, ", action in Action::\"%d\"", a);
+        break;
+    default:
+        bw_buf_printf(b, ", action in [Action::\"%d\", Action::\"%d\"]", a, pick(6));
     }
     bw_buf_puts(b, ", ");
     put_scope(b, "resource");
@@ -44,7 +59,9 @@ static void put_objects(bw_buf *b, const char *t, const char *parent)
         if (pick(4) == 0)
             continue;
         bw_json_sep(b);
-        bw_buf_printf(b, "{\"uid\":{\"type\":\"%s\",\"id\":\"%d\"},\"attrs\":{},\"parents\":[", t, i);
+        bw_buf_printf(
+            b, "{\"uid\":{\"type\":\"%s\",\"id\":\"%d\"},\"attrs\":{},\"parents\":[", t,
+            i);
         for (int k = i + 1; k < 7; k++)
             if (pick(3) == 0) {
                 bw_json_sep(b);
@@ -68,8 +85,8 @@ static bw_cedar_entities *store(bw_ctx *ctx)
     return e;
 }
 
-/* Alone in a set of its own every policy is a candidate of the smallest list there is; the
- * whole set must allow by exactly those that allow alone. */
+/* Alone in a set of its own every policy is a candidate of the smallest list there is;
+ * the whole set must allow by exactly those that allow alone. */
 static void test_index__finds_what_each_policy_decides_alone(void **state)
 {
     world *w = *state;
@@ -82,19 +99,25 @@ static void test_index__finds_what_each_policy_decides_alone(void **state)
             put_policy(&b);
         bw_buf_putc(&b, '\0');
         bw_cedar_policies *all = policies_of(w->ctx, b.ptr);
-        bw_cedar_entities *base = store(w->ctx), *extra = pick(2) ? store(w->ctx) : NULL;
-        char name[3][2] = {{(char)('0' + pick(6))}, {(char)('0' + pick(6))}, {(char)('0' + pick(6))}};
+        bw_cedar_entities *base = store(w->ctx),
+                          *extra = pick(2) ? store(w->ctx) : NULL;
+        char name[3][2] = {
+            {(char)('0' + pick(6))}, {(char)('0' + pick(6))}, {(char)('0' + pick(6))}};
         bw_cedar_request q = {.principal = uid(pick(3) ? "U" : "G", name[0]),
                               .action = uid("Action", name[1]),
                               .resource = uid(pick(3) ? "U" : "G", name[2]),
                               .extra = extra};
         bw_cedar_answer whole, one;
-        assert_int_equal(bw_cedar_authorize(w->ctx, all, base, NULL, &q, &whole), BW_OK);
+        assert_int_equal(bw_cedar_authorize(w->ctx, all, base, NULL, &q, &whole),
+                         BW_OK);
         size_t at = 0;
         for (size_t i = 0; i < bw_cedar_policies_count(all); i++) {
             bw_cedar_policies *p = NULL;
-            assert_int_equal(bw_cedar_policies_parse(w->ctx, bw_cedar_policy_text(all, i), &p), BW_OK);
-            assert_int_equal(bw_cedar_authorize(w->ctx, p, base, NULL, &q, &one), BW_OK);
+            assert_int_equal(
+                bw_cedar_policies_parse(w->ctx, bw_cedar_policy_text(all, i), &p),
+                BW_OK);
+            assert_int_equal(bw_cedar_authorize(w->ctx, p, base, NULL, &q, &one),
+                             BW_OK);
             bool in = at < whole.nreasons && whole.reasons[at] == i;
             at += in;
             if (in != one.allow)
@@ -119,15 +142,20 @@ static void test_index__agrees_with_the_evaluator(void **state)
         char scope[200], text[600];
         int g = pick(7);
         const char *t = pick(2) ? "U" : "G";
-        snprintf(scope, sizeof scope, pick(2) ? "is %s in G::\"%d\"" : "in %s::\"%d\"", t, g);
+        snprintf(scope, sizeof scope, pick(2) ? "is %s in G::\"%d\"" : "in %s::\"%d\"",
+                 t, g);
         snprintf(text, sizeof text,
                  "permit(principal %s, action, resource);"
-                 "permit(principal, action, resource) when { principal %s };", scope, scope);
+                 "permit(principal, action, resource) when { principal %s };",
+                 scope, scope);
         bw_cedar_policies *p = policies_of(w->ctx, text);
-        bw_cedar_entities *base = store(w->ctx), *extra = pick(3) ? store(w->ctx) : NULL;
+        bw_cedar_entities *base = store(w->ctx),
+                          *extra = pick(3) ? store(w->ctx) : NULL;
         char name[2] = {(char)('0' + pick(6))};
-        bw_cedar_request q = {.principal = uid(pick(2) ? "U" : "G", name), .action = uid("Action", "1"),
-                              .resource = uid("U", "1"), .extra = extra};
+        bw_cedar_request q = {.principal = uid(pick(2) ? "U" : "G", name),
+                              .action = uid("Action", "1"),
+                              .resource = uid("U", "1"),
+                              .extra = extra};
         bw_cedar_answer a;
         assert_int_equal(bw_cedar_authorize(w->ctx, p, base, NULL, &q, &a), BW_OK);
         if (a.nreasons == 1)
@@ -139,13 +167,14 @@ static void test_index__agrees_with_the_evaluator(void **state)
     }
 }
 
-/* Two stores are one hierarchy: the small one's objects, and the base's that it does not
- * define, put into one store must give the same answers. */
+/* Two stores are one hierarchy: the small one's objects, and the base's that it does
+ * not define, put into one store must give the same answers. */
 static void test_index__two_stores_are_as_one(void **state)
 {
     world *w = *state;
     srandom((unsigned)seed + 2);
-    bw_cedar_policies *p = policies_of(w->ctx, "permit(principal, action, resource) when { principal in resource };");
+    bw_cedar_policies *p = policies_of(
+        w->ctx, "permit(principal, action, resource) when { principal in resource };");
     for (int round = 0; round < 400; round++) {
         bw_buf text[3] = {{0}}; /* small, base, both */
         for (int i = 0; i < 3; i++)
@@ -156,7 +185,10 @@ static void test_index__two_stores_are_as_one(void **state)
                 if (pick(2))
                     continue;
                 bw_buf one = {0};
-                bw_buf_printf(&one, "{\"uid\":{\"type\":\"N\",\"id\":\"%d\"},\"attrs\":{},\"parents\":[", i);
+                bw_buf_printf(&one,
+                              "{\"uid\":{\"type\":\"N\",\"id\":\"%d\"},\"attrs\":{},"
+                              "\"parents\":[",
+                              i);
                 for (int k = i + 1; k < 9; k++)
                     if (pick(4) == 0) {
                         bw_json_sep(&one);
@@ -182,13 +214,18 @@ static void test_index__two_stores_are_as_one(void **state)
         for (int a = 0; a < 9; a++)
             for (int b = 0; b < 9; b++) {
                 char na[2] = {(char)('0' + a)}, nb[2] = {(char)('0' + b)};
-                bw_cedar_request q = {.principal = uid("N", na), .action = uid("Action", "x"), .resource = uid("N", nb)};
+                bw_cedar_request q = {.principal = uid("N", na),
+                                      .action = uid("Action", "x"),
+                                      .resource = uid("N", nb)};
                 bw_cedar_answer one, two;
-                assert_int_equal(bw_cedar_authorize(w->ctx, p, e[2], NULL, &q, &one), BW_OK);
+                assert_int_equal(bw_cedar_authorize(w->ctx, p, e[2], NULL, &q, &one),
+                                 BW_OK);
                 q.extra = e[0];
-                assert_int_equal(bw_cedar_authorize(w->ctx, p, e[1], NULL, &q, &two), BW_OK);
+                assert_int_equal(bw_cedar_authorize(w->ctx, p, e[1], NULL, &q, &two),
+                                 BW_OK);
                 if (one.allow != two.allow)
-                    fail_msg("round %d: %d in %d\n%s\n%s", round, a, b, text[0].ptr, text[1].ptr);
+                    fail_msg("round %d: %d in %d\n%s\n%s", round, a, b, text[0].ptr,
+                             text[1].ptr);
             }
         for (int i = 0; i < 3; i++) {
             bw_cedar_entities_free(e[i]);

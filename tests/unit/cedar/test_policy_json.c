@@ -10,18 +10,20 @@ static bw_status parse(world *w, const char *text, bw_cedar_policies **out)
 }
 
 #define ALL "{\"op\":\"All\"}"
-#define SET(statics, templates, links)                                                         \
-    "{\"staticPolicies\":{" statics "},\"templates\":{" templates "},\"templateLinks\":[" links "]}"
-#define POLICY(effect, principal, resource, conditions)                                        \
-    "{\"effect\":\"" effect "\",\"principal\":" principal ",\"action\":" ALL ",\"resource\":" resource  \
-    ",\"conditions\":[" conditions "]}"
+#define SET(statics, templates, links)                            \
+    "{\"staticPolicies\":{" statics "},\"templates\":{" templates \
+    "},\"templateLinks\":[" links "]}"
+#define POLICY(effect, principal, resource, conditions)                      \
+    "{\"effect\":\"" effect "\",\"principal\":" principal ",\"action\":" ALL \
+    ",\"resource\":" resource ",\"conditions\":[" conditions "]}"
 #define WHEN(body) "{\"kind\":\"when\",\"body\":" body "}"
 
 static char truth_json(world *w, const char *body)
 {
     char text[4096];
     bw_cedar_policies *p;
-    snprintf(text, sizeof text, SET("\"p\":" POLICY("permit", ALL, ALL, WHEN("%s")), "", ""), body);
+    snprintf(text, sizeof text,
+             SET("\"p\":" POLICY("permit", ALL, ALL, WHEN("%s")), "", ""), body);
     if (parse(w, text, &p) != BW_OK)
         fail_msg("%s: %s at %s", body, bw_ctx_message(w->ctx), bw_ctx_pointer(w->ctx));
     bw_cedar_request q = request_of(w);
@@ -37,19 +39,40 @@ static void test_policy_json__expressions_mean_what_their_text_means(void **stat
         const char *body;
         char want;
     } rows[] = {
-        {"{\"==\":{\"left\":{\".\":{\"left\":{\"Var\":\"principal\"},\"attr\":\"age\"}},\"right\":{\"Value\":30}}}", 'T'},
-        {"{\"in\":{\"left\":{\"Var\":\"principal\"},\"right\":{\"Value\":{\"__entity\":{\"type\":\"Team\",\"id\":\"all\"}}}}}", 'T'},
-        {"{\"has\":{\"left\":{\"Var\":\"principal\"},\"attr\":[\"address\",\"geo\",\"lat\"]}}", 'T'},
-        {"{\"like\":{\"left\":{\"Value\":\"a*bc\"},\"pattern\":[{\"Literal\":\"a\"},{\"Literal\":\"*\"},\"Wildcard\",{\"Literal\":\"c\"}]}}", 'T'},
-        {"{\"like\":{\"left\":{\"Value\":\"abbc\"},\"pattern\":[{\"Literal\":\"a*\"},\"Wildcard\"]}}", 'F'},
+        {"{\"==\":{\"left\":{\".\":{\"left\":{\"Var\":\"principal\"},\"attr\":\"age\"}}"
+         ",\"right\":{\"Value\":30}}}",
+         'T'},
+        {"{\"in\":{\"left\":{\"Var\":\"principal\"},\"right\":{\"Value\":{\"__entity\":"
+         "{\"type\":\"Team\",\"id\":\"all\"}}}}}",
+         'T'},
+        {"{\"has\":{\"left\":{\"Var\":\"principal\"},\"attr\":[\"address\",\"geo\","
+         "\"lat\"]}}",
+         'T'},
+        {"{\"like\":{\"left\":{\"Value\":\"a*bc\"},\"pattern\":[{\"Literal\":\"a\"},{"
+         "\"Literal\":\"*\"},\"Wildcard\",{\"Literal\":\"c\"}]}}",
+         'T'},
+        {"{\"like\":{\"left\":{\"Value\":\"abbc\"},\"pattern\":[{\"Literal\":\"a*\"},"
+         "\"Wildcard\"]}}",
+         'F'},
         {"{\"like\":{\"left\":{\"Value\":\"\"},\"pattern\":[]}}", 'T'},
-        {"{\"is\":{\"left\":{\"Var\":\"principal\"},\"entity_type\":\"User\",\"in\":{\"Var\":\"principal\"}}}", 'T'},
-        {"{\"isInRange\":[{\".\":{\"left\":{\"Var\":\"context\"},\"attr\":\"ip\"}},{\"ip\":[{\"Value\":\"10.0.0.0/8\"}]}]}", 'T'},
+        {"{\"is\":{\"left\":{\"Var\":\"principal\"},\"entity_type\":\"User\",\"in\":{"
+         "\"Var\":\"principal\"}}}",
+         'T'},
+        {"{\"isInRange\":[{\".\":{\"left\":{\"Var\":\"context\"},\"attr\":\"ip\"}},{"
+         "\"ip\":[{\"Value\":\"10.0.0.0/8\"}]}]}",
+         'T'},
         {"{\"isIpv4\":[{\"Value\":{\"__extn\":{\"fn\":\"ip\",\"arg\":\"x\"}}}]}", 'E'},
-        {"{\"isIpv4\":[{\"Value\":{\"__extn\":{\"fn\":\"none\",\"arg\":\"x\"}}}]}", 'E'},
-        {"{\"if-then-else\":{\"if\":{\"Value\":true},\"then\":{\"Value\":false},\"else\":{\"Value\":true}}}", 'F'},
-        {"{\"==\":{\"left\":{\"Set\":[{\"Value\":1},{\"Value\":1}]},\"right\":{\"Value\":[1]}}}", 'T'},
-        {"{\"==\":{\"left\":{\"Record\":{\"a\":{\"Value\":1}}},\"right\":{\"Value\":{\"a\":1}}}}", 'T'},
+        {"{\"isIpv4\":[{\"Value\":{\"__extn\":{\"fn\":\"none\",\"arg\":\"x\"}}}]}",
+         'E'},
+        {"{\"if-then-else\":{\"if\":{\"Value\":true},\"then\":{\"Value\":false},"
+         "\"else\":{\"Value\":true}}}",
+         'F'},
+        {"{\"==\":{\"left\":{\"Set\":[{\"Value\":1},{\"Value\":1}]},\"right\":{"
+         "\"Value\":[1]}}}",
+         'T'},
+        {"{\"==\":{\"left\":{\"Record\":{\"a\":{\"Value\":1}}},\"right\":{\"Value\":{"
+         "\"a\":1}}}}",
+         'T'},
         {"{\"!\":{\"arg\":{\"isEmpty\":{\"arg\":{\"Set\":[]}}}}}", 'F'},
         {"{\"neg\":{\"arg\":{\"Value\":1}}}", 'E'},
         {"{\"||\":{\"left\":{\"Value\":true},\"right\":{\"Value\":1}}}", 'T'},
@@ -61,10 +84,11 @@ static void test_policy_json__expressions_mean_what_their_text_means(void **stat
     }
 }
 
-#define SLOT "{\"op\":\"==\",\"slot\":\"?principal\"}"
-#define ALICE "{\"__entity\":{\"type\":\"User\",\"id\":\"alice\"}}"
+#define SLOT     "{\"op\":\"==\",\"slot\":\"?principal\"}"
+#define ALICE    "{\"__entity\":{\"type\":\"User\",\"id\":\"alice\"}}"
 #define TEMPLATE "\"t\":" POLICY("permit", SLOT, ALL, "")
-#define LINK(id, values) "{\"templateId\":\"t\",\"newId\":\"" id "\",\"values\":{" values "}}"
+#define LINK(id, values) \
+    "{\"templateId\":\"t\",\"newId\":\"" id "\",\"values\":{" values "}}"
 
 static void test_policy_json__links_decide_under_their_own_id(void **state)
 {
@@ -72,7 +96,8 @@ static void test_policy_json__links_decide_under_their_own_id(void **state)
     bw_cedar_policies *p;
     bw_cedar_request q = request_of(w);
     bw_cedar_answer a;
-    assert_int_equal(parse(w, SET("", TEMPLATE, LINK("l", "\"?principal\":" ALICE)), &p), BW_OK);
+    assert_int_equal(
+        parse(w, SET("", TEMPLATE, LINK("l", "\"?principal\":" ALICE)), &p), BW_OK);
     assert_int_equal(bw_cedar_authorize(w->ctx, p, w->entities, NULL, &q, &a), BW_OK);
     assert_true(a.allow);
     assert_int_equal(a.nreasons, 1);
@@ -87,16 +112,28 @@ static void test_policy_json__refuses_what_does_not_fit(void **state)
 {
     world *w = *state;
     static const char *const bad[] = {
-        "{}", "[]", "{\"staticPolicies\":{},\"templates\":{}}", SET("\"p\":{}", "", ""),
-        SET("\"p\":" POLICY("allow", ALL, ALL, ""), "", ""), SET("\"p\":" POLICY("permit", SLOT, ALL, ""), "", ""),
-        SET("\"t\":" POLICY("permit", ALL, ALL, ""), TEMPLATE, ""), SET("", TEMPLATE, LINK("t", "\"?principal\":" ALICE)),
-        SET("", TEMPLATE, LINK("l", "")), SET("", TEMPLATE, LINK("l", "\"?principal\":" ALICE ",\"?resource\":" ALICE)),
+        "{}",
+        "[]",
+        "{\"staticPolicies\":{},\"templates\":{}}",
+        SET("\"p\":{}", "", ""),
+        SET("\"p\":" POLICY("allow", ALL, ALL, ""), "", ""),
+        SET("\"p\":" POLICY("permit", SLOT, ALL, ""), "", ""),
+        SET("\"t\":" POLICY("permit", ALL, ALL, ""), TEMPLATE, ""),
+        SET("", TEMPLATE, LINK("t", "\"?principal\":" ALICE)),
+        SET("", TEMPLATE, LINK("l", "")),
+        SET("", TEMPLATE, LINK("l", "\"?principal\":" ALICE ",\"?resource\":" ALICE)),
         SET("", "", LINK("l", "\"?principal\":" ALICE)),
-        SET("", TEMPLATE, LINK("l", "\"?principal\":" ALICE) "," LINK("l", "\"?principal\":" ALICE)),
-        SET("\"p\":" POLICY("permit", ALL, ALL, WHEN("{\"Value\":1,\"Var\":\"principal\"}")), "", ""),
+        SET("", TEMPLATE,
+            LINK("l", "\"?principal\":" ALICE) "," LINK("l", "\"?principal\":" ALICE)),
+        SET("\"p\":" POLICY("permit", ALL, ALL,
+                            WHEN("{\"Value\":1,\"Var\":\"principal\"}")),
+            "", ""),
         SET("\"p\":" POLICY("permit", ALL, ALL, WHEN("{\"none\":[]}")), "", ""),
         SET("\"p\":" POLICY("permit", ALL, ALL, WHEN("{\"Var\":\"none\"}")), "", ""),
-        SET("\"p\":" POLICY("permit", ALL, ALL, WHEN("{\"has\":{\"left\":{\"Var\":\"principal\"},\"attr\":[]}}")), "", ""),
+        SET("\"p\":" POLICY(
+                "permit", ALL, ALL,
+                WHEN("{\"has\":{\"left\":{\"Var\":\"principal\"},\"attr\":[]}}")),
+            "", ""),
         SET("\"p\":" POLICY("permit", ALL, ALL, WHEN("{\"Value\":null}")), "", ""),
     };
     bw_cedar_policies *p;
