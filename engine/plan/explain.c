@@ -47,7 +47,8 @@ void bw_explain_filter(bw_explain_search *s, size_t part, const char *filter,
     bw_explain_step *step = step_of(s, part);
     s->rows_read += rows_read;
     if (step) {
-        step->filter = filter;
+        if (strcmp(step->filter, "none") == 0)
+            step->filter = filter;
         step->rows_read += rows_read;
     }
 }

@@ -6,7 +6,8 @@
 
 typedef struct bw_explain_step {
     uint32_t part;
-    const char *filter; /* "none", "index", "scan" */
+    const char *filter; /* "none", "index", "scan", "kept" (by an earlier search of the
+                           request) */
     uint64_t rows_read; /* payloads read by the filter */
     bw_search_trace search;
 } bw_explain_step;

@@ -215,6 +215,87 @@ static bw_status build_clause(build *b, const bw_filter *f, unsigned depth,
     return st;
 }
 
+/* ---- equal trees ---- */
+
+static bool same_number(const bw_number *a, const bw_number *b)
+{
+    return a->is_int == b->is_int && a->negative == b->negative && a->mag == b->mag &&
+           a->real == b->real;
+}
+
+static bool same_range(const bw_range *a, const bw_range *b)
+{
+    return a->has_gt == b->has_gt && a->has_gte == b->has_gte &&
+           a->has_lt == b->has_lt && a->has_lte == b->has_lte &&
+           (!a->has_gt || same_number(&a->gt, &b->gt)) &&
+           (!a->has_gte || same_number(&a->gte, &b->gte)) &&
+           (!a->has_lt || same_number(&a->lt, &b->lt)) &&
+           (!a->has_lte || same_number(&a->lte, &b->lte));
+}
+
+static bool same_clause(const bw_clause *a, const bw_clause *b);
+
+static bool same_node(const bw_cnode *a, const bw_cnode *b)
+{
+    if (a->cond->kind != b->cond->kind || a->cond->negate != b->cond->negate ||
+        !bw_str_eq(a->cond->key, b->cond->key) || a->nvalues != b->nvalues ||
+        a->nids != b->nids || a->nwords != b->nwords ||
+        !same_range(&a->cond->range, &b->cond->range))
+        return false;
+    for (uint32_t i = 0; i < a->nvalues; i++) {
+        if (bw_value_cmp(&a->values[i], &b->values[i]) != 0)
+            return false;
+    }
+    for (uint32_t i = 0; i < a->nids; i++) {
+        if (bw_point_id_cmp(&a->ids[i], &b->ids[i]) != 0)
+            return false;
+    }
+    for (uint32_t i = 0; i < a->nwords; i++) {
+        if (!bw_str_eq(a->words[i], b->words[i]))
+            return false;
+    }
+    return !a->sub || same_clause(a->sub, b->sub);
+}
+
+static bool same_nodes(const bw_cnode *a, uint32_t na, const bw_cnode *b, uint32_t nb)
+{
+    if (na != nb)
+        return false;
+    for (uint32_t i = 0; i < na; i++) {
+        if (!same_node(&a[i], &b[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool same_clause(const bw_clause *a, const bw_clause *b)
+{
+    return a->has_min_should == b->has_min_should &&
+           (!a->has_min_should || a->min_count == b->min_count) &&
+           same_nodes(a->must, a->nmust, b->must, b->nmust) &&
+           same_nodes(a->should, a->nshould, b->should, b->nshould) &&
+           same_nodes(a->must_not, a->nmust_not, b->must_not, b->nmust_not) &&
+           same_nodes(a->min_should, a->nmin_should, b->min_should, b->nmin_should);
+}
+
+bool bw_matcher_same(const bw_matcher *a, const bw_matcher *b)
+{
+    return same_clause(a->root, b->root);
+}
+
+/* LangChain sends the filter of a hybrid query in the root and in every prefetch: one
+ * of the same is enough. */
+static void drop_repeated(bw_clause *root)
+{
+    bw_cnode *last = &root->must[root->nmust - 1];
+    for (uint32_t i = 0; i + 1 < root->nmust; i++) {
+        if (same_node(&root->must[i], last)) {
+            root->nmust--;
+            return;
+        }
+    }
+}
+
 bw_status bw_matcher_init(bw_ctx *ctx, bw_matcher *m, const bw_filter *const *filters,
                           size_t n, const bw_collection_info *info)
 {
@@ -235,6 +316,7 @@ bw_status bw_matcher_init(bw_ctx *ctx, bw_matcher *m, const bw_filter *const *fi
         bw_status st = build_clause(&b, filters[i], 0, &node->sub);
         if (st != BW_OK)
             return st;
+        drop_repeated(m->root);
     }
     m->seen = bw_arena_calloc(ctx, b.words_max / 64 + 1, sizeof *m->seen);
     return m->seen ? BW_OK : BW_ENOMEM;

@@ -59,4 +59,6 @@ bool bw_matcher_test(bw_matcher *m, const bw_subject *subject);
 /* One condition alone (not settled ones): used where an index narrowed the rest. */
 bool bw_matcher_test_node(bw_matcher *m, const bw_cnode *node,
                           const bw_subject *subject);
+/* Whether two matchers ask the same: equal trees in equal order. */
+bool bw_matcher_same(const bw_matcher *a, const bw_matcher *b);
 #endif

@@ -217,8 +217,7 @@ static bw_status search_all(bw_plan *p, const bw_leaf *leaf, uint32_t vec,
     bw_topk heap;
     bw_topk_init(&heap, items, leaf->k);
     for (size_t i = 0; i < p->view->nparts; i++) {
-        const bw_bitmap *visible; /* cached before the mark: it outlives the loop */
-        bw_status st = bw_plan_visible(p, i, &visible);
+        bw_status st = bw_scope_prepare(p, leaf->scope, i);
         if (st != BW_OK)
             return st;
         bw_arena_mark mark = bw_arena_mark_get(p->ctx);

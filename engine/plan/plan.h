@@ -14,7 +14,9 @@ enum {
     BW_PLAN_EXAMPLES_MAX = 1024,        /* of one recommend */
     BW_PLAN_MMR_CANDIDATES_MAX = 16384, /* as Qdrant's schema has it */
     BW_PLAN_EXPLAIN_STEPS_MAX = 64, /* partitions listed by explain for one search */
-    BW_PLAN_CHECK_ROWS = 1024       /* rows between two looks at the deadline */
+    BW_PLAN_SELECTIONS_MAX = 16,    /* filters whose rows are kept in one request */
+    BW_PLAN_SELECTION_BYTES_MAX = 32 << 20,
+    BW_PLAN_CHECK_ROWS = 1024 /* rows between two looks at the deadline */
 };
 
 typedef struct bw_scored { /* a point of a list */
@@ -37,20 +39,23 @@ typedef struct bw_plan {
     bw_engine *engine;
     const bw_read *read;
     const bw_view *view;
-    size_t nrows;                   /* of all partitions, dead ones too */
-    const bw_bitmap **visible;      /* per partition, NULL until asked for */
-    bw_bitmap *shadow;              /* per partition; NULL until it was needed */
-    bool all_copies;                /* show every class's copy of an id */
-    struct bw_lookup_view *lookups; /* views of lookup_from collections */
-    struct bw_explain *explain;     /* NULL: not asked for */
-    uint32_t prefetches;            /* counted against the cap */
+    size_t nrows;                    /* of all partitions, dead ones too */
+    const bw_bitmap **visible;       /* per partition, NULL until asked for */
+    bw_bitmap *shadow;               /* per partition; NULL until it was needed */
+    bool all_copies;                 /* show every class's copy of an id */
+    struct bw_lookup_view *lookups;  /* views of lookup_from collections */
+    struct bw_selection *selections; /* rows of filters met already (scope.c) */
+    size_t nselections, selection_bytes;
+    struct bw_explain *explain; /* NULL: not asked for */
+    uint32_t prefetches;        /* counted against the cap */
 } bw_plan;
 
 /* Which rows a leaf of the query may look at. */
 typedef struct bw_scope {
     bw_matcher matcher;
     bool filtered;
-    const bw_point_id *exclude; /* ids used as examples */
+    struct bw_selection *selection; /* shared by equal filters; NULL: not kept */
+    const bw_point_id *exclude;     /* ids used as examples */
     size_t nexclude;
     const bw_list
         *within; /* rows that prefetches returned, by (part, row); NULL: any */
@@ -86,6 +91,9 @@ BW_MUST_USE bw_status bw_scope_init(bw_plan *p, bw_scope *s,
                                     const bw_filter *const *filters, size_t nfilters,
                                     const bw_list *within);
 void bw_scope_clear(bw_scope *s);
+/* What outlives a loop's arena mark: visible rows, and the filter's rows when they are
+ * kept for equal filters of the request. To be called before the mark. */
+BW_MUST_USE bw_status bw_scope_prepare(bw_plan *p, bw_scope *s, size_t part);
 /* Rows of one partition that the scope allows; *any false: none, skip it. shadowed:
  * without rows that a lower class's copy hides. The bitmap is borrowed or in the arena.
  */

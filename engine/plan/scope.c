@@ -4,6 +4,65 @@
 #include "explain.h"
 #include "plan.h"
 
+/* The rows of one filter, kept for the request: the prefetches of a hybrid query, and
+ * often the queries of a batch, come with the same filter. Only whole searches keep
+ * them (cutting a few candidates is cheaper than selecting from all rows). */
+struct bw_selection {
+    struct bw_selection *next;
+    const bw_matcher *matcher; /* a copy of the first asker's, for comparing */
+    bw_bitmap *rows;           /* per partition; no words: not selected yet */
+};
+
+static bw_status find_selection(bw_plan *p, bw_scope *s)
+{
+    size_t bytes = p->nrows / 8 + p->view->nparts * sizeof(bw_bitmap);
+    for (struct bw_selection *sel = p->selections; sel; sel = sel->next) {
+        if (bw_matcher_same(sel->matcher, &s->matcher)) {
+            s->selection = sel;
+            return BW_OK;
+        }
+    }
+    if (p->nselections == BW_PLAN_SELECTIONS_MAX ||
+        bytes > BW_PLAN_SELECTION_BYTES_MAX - p->selection_bytes)
+        return BW_OK;
+    struct bw_selection *sel = bw_arena_calloc(p->ctx, 1, sizeof *sel);
+    bw_matcher *matcher = bw_arena_alloc(p->ctx, sizeof *matcher);
+    bw_bitmap *rows = bw_arena_calloc(p->ctx, p->view->nparts, sizeof *rows);
+    if (!sel || !matcher || !rows)
+        return BW_ENOMEM;
+    *matcher = s->matcher;
+    *sel = (struct bw_selection){p->selections, matcher, rows};
+    p->selections = s->selection = sel;
+    p->nselections++;
+    p->selection_bytes += bytes;
+    return BW_OK;
+}
+
+bw_status bw_scope_prepare(bw_plan *p, bw_scope *s, size_t part)
+{
+    const bw_snapshot *snap = p->view->parts[part];
+    const bw_bitmap *visible;
+    bw_select_trace trace;
+    bw_status st = bw_plan_visible(p, part, &visible);
+    if (st != BW_OK || !s->filtered || s->within)
+        return st;
+    if (!s->selection)
+        st = find_selection(p, s);
+    if (st != BW_OK || !s->selection || s->selection->rows[part].words)
+        return st;
+    bw_bitmap rows;
+    st = bw_bitmap_arena(p->ctx, visible->nbits, &rows);
+    if (st == BW_OK)
+        st = bw_select_rows(&s->matcher, snap, &p->view->info, visible, &rows, &trace);
+    if (st != BW_OK)
+        return st;
+    s->selection->rows[part] = rows;
+    if (s->trace)
+        bw_explain_filter(s->trace, part, trace.indexed ? "index" : "scan",
+                          trace.rows_read);
+    return BW_OK;
+}
+
 bw_status bw_scope_init(bw_plan *p, bw_scope *s, const bw_filter *const *filters,
                         size_t nfilters, const bw_list *within)
 {
@@ -46,12 +105,31 @@ static bw_status keep_within(bw_plan *p, const bw_list *l, size_t part, bw_bitma
     return BW_OK;
 }
 
+/* The filter's rows among `rows`, from what is kept or by asking. */
+static bw_status keep_filtered(bw_plan *p, bw_scope *s, size_t part, bw_bitmap *rows)
+{
+    bw_select_trace trace;
+    if (!s->filtered)
+        return BW_OK;
+    if (s->selection && s->selection->rows[part].words) {
+        bw_bitmap_and(rows, &s->selection->rows[part]);
+        if (s->trace)
+            bw_explain_filter(s->trace, part, "kept", 0);
+        return BW_OK;
+    }
+    bw_status st = bw_select_rows(&s->matcher, p->view->parts[part], &p->view->info,
+                                  rows, rows, &trace);
+    if (st == BW_OK && s->trace)
+        bw_explain_filter(s->trace, part, trace.indexed ? "index" : "scan",
+                          trace.rows_read);
+    return st;
+}
+
 bw_status bw_scope_cut(bw_plan *p, bw_scope *s, size_t part, bool shadowed,
                        bw_bitmap *rows)
 {
     const bw_snapshot *snap = p->view->parts[part];
     const bw_bitmap *visible;
-    bw_select_trace trace = {true, 0};
     bw_status st = bw_plan_visible(p, part, &visible);
     if (st != BW_OK)
         return st;
@@ -63,14 +141,10 @@ bw_status bw_scope_cut(bw_plan *p, bw_scope *s, size_t part, bool shadowed,
     }
     if (s->within)
         st = keep_within(p, s->within, part, rows);
-    if (st == BW_OK && s->filtered)
-        st = bw_select_rows(&s->matcher, snap, &p->view->info, rows, rows, &trace);
+    if (st == BW_OK)
+        st = keep_filtered(p, s, part, rows);
     if (st == BW_OK && shadowed)
         st = bw_plan_drop_copies(p, part, rows);
-    if (s->trace)
-        bw_explain_filter(s->trace, part,
-                          s->filtered ? (trace.indexed ? "index" : "scan") : "none",
-                          trace.rows_read);
     return st;
 }
 
@@ -91,11 +165,14 @@ bw_status bw_scope_rows(bw_plan *p, bw_scope *s, size_t part, bool shadowed,
     if (st != BW_OK)
         return st;
     bool hides = shadowed && part > 0 && !p->all_copies;
-    if (!s->filtered && !s->within && s->nexclude == 0 && !hides) {
-        *out = visible;
-        *any = true;
+    const bw_bitmap *kept = s->selection && s->selection->rows[part].words
+                                ? &s->selection->rows[part]
+                                : NULL;
+    if ((!s->filtered || kept) && !s->within && s->nexclude == 0 && !hides) {
+        *out = kept ? kept : visible;
+        *any = !kept || bw_bitmap_next(kept, 0) < kept->nbits;
         if (s->trace)
-            bw_explain_filter(s->trace, part, "none", 0);
+            bw_explain_filter(s->trace, part, kept ? "kept" : "none", 0);
         return BW_OK;
     }
     bw_bitmap *rows = bw_arena_alloc(p->ctx, sizeof *rows);

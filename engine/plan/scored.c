@@ -63,7 +63,8 @@ static bw_status scan_all(scan *s, bw_candidate *items, bool shadowed, bw_list *
     bw_topk_init(&s->heap, items, s->leaf->k);
     for (size_t i = 0; i < s->p->view->nparts; i++) {
         const bw_bitmap *visible; /* cached before the mark: it outlives the loop */
-        bw_status st = bw_plan_visible(s->p, i, &visible);
+        bw_status st = s->rows ? bw_plan_visible(s->p, i, &visible)
+                               : bw_scope_prepare(s->p, s->leaf->scope, i);
         if (st != BW_OK)
             return st;
         bw_arena_mark mark = bw_arena_mark_get(s->p->ctx);

@@ -196,6 +196,28 @@ static void ask_nearest(world *w, const float *v, unsigned mask)
     ask_one(w, &q, want, n < q.limit ? n : q.limit, "nearest");
 }
 
+/* Filters of a batch share what they select only when they are equal. */
+static void ask_batch(world *w, const float *v)
+{
+    bw_query q[6];
+    unsigned masks[6];
+    bw_result *r;
+    for (size_t i = 0; i < 6; i++) {
+        masks[i] = (unsigned)rnd_below(&w->r, 1 << KEYS);
+        q[i] = query_of(v);
+        q[i].filter = mask_filter(w->f->ctx, masks[i]);
+    }
+    fx_ok(w->f, w->f->ctx,
+          bw_query_run(w->f->ctx, w->f->engine, &w->f->read, q, 6, &r));
+    for (size_t i = 0; i < 6; i++) {
+        scored want[IDS];
+        size_t n, m = rank_all(w, v, masks[i], want);
+        const bw_hit *hits = bw_result_hits(r, i, &n);
+        same(hits, n, want, m, "batch");
+    }
+    bw_result_free(r);
+}
+
 static void ask_fusion(world *w, const float *v, const float *u, unsigned mask)
 {
     scored lists[2][IDS], fused[IDS];
@@ -311,6 +333,7 @@ static void ask(world *w)
         u[d] = (float)rnd_below(&w->r, 5) - 2;
     }
     ask_nearest(w, v, mask);
+    ask_batch(w, v);
     ask_fusion(w, v, u, mask);
     ask_groups(w, v, mask);
     ask_sets(w, mask);

@@ -540,9 +540,37 @@ static void test_explain__tells_the_plan_and_nothing_hidden(void **state)
     bw_result_free(r);
 }
 
+/* A hybrid query as LangChain sends it: the same filter three times, read once. */
+static void test_explain__equal_filters_are_selected_once(void **state)
+{
+    static const char text[] =
+        "{\"must\":[{\"key\":\"k\",\"match\":{\"value\":\"a\"}}]}";
+    fixture *f = *state;
+    for (uint64_t i = 0; i < 20; i++)
+        fx_put(f, 0, i, (float)i, 0, i % 4 ? "{\"k\":\"a\"}" : "{\"k\":\"b\"}");
+    f->read.explain = true;
+    bw_query fetch[] = {nearest(3), nearest(5)};
+    fetch[0].filter = fx_filter(f->ctx, text);
+    fetch[1].filter = fx_filter(f->ctx, text);
+    bw_query q = {.kind = BW_QUERY_FUSION_RRF,
+                  .rrf_k = 2,
+                  .prefetch = fetch,
+                  .nprefetch = 2,
+                  .limit = 3,
+                  .filter = fx_filter(f->ctx, text)};
+    bw_result *r;
+    fx_ok(f, f->ctx, bw_query_run(f->ctx, f->engine, &f->read, &q, 1, &r));
+    const char *first = strstr(bw_result_explain(r), "\"payloads_read\":20");
+    assert_non_null(first);
+    assert_non_null(strstr(first, "\"filter\":\"kept\",\"payloads_read\":0"));
+    bw_result_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_explain__equal_filters_are_selected_once,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(test_copies__lowest_class_is_shown_everywhere,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(
