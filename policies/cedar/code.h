@@ -8,8 +8,7 @@
 typedef enum bw_cedar__ins {
     BW_CEDAR__I_CONST,   /* push value */
     BW_CEDAR__I_VAR,     /* push principal, action, resource or context */
-    BW_CEDAR__I_VAR_GET, /* push the attribute `name` of a variable: the commonest pair
-                          */
+    BW_CEDAR__I_VAR_GET, /* push attribute `name` of a variable: the commonest pair */
     BW_CEDAR__I_NOT,
     BW_CEDAR__I_NEG,
     BW_CEDAR__I_AND, /* top must be Bool; false: jump; true: drop it and go on */
@@ -35,8 +34,7 @@ typedef enum bw_cedar__ins {
     BW_CEDAR__I_GET_TAG,
     BW_CEDAR__I_GET,
     BW_CEDAR__I_HAS,
-    BW_CEDAR__I_HAS_STEP, /* inside `e has a.b`: absent: false and jump; else replace by
-                             e.a */
+    BW_CEDAR__I_HAS_STEP, /* in `e has a.b`: absent: false and jump; else e.a */
     BW_CEDAR__I_LIKE,
     BW_CEDAR__I_IS,
     BW_CEDAR__I_IS_STEP, /* `e is T in x`: other type: false and jump; else keep e */

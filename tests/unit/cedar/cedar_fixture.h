@@ -3,10 +3,11 @@
 #define CEDAR_FIXTURE_H
 #include <policies/cedar/cedar.h>
 
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include <cmocka.h> /* wants setjmp.h before it */
 
 typedef struct world {
     bw_ctx *ctx;
