@@ -107,6 +107,8 @@ static bw_status build_words(build *b, bw_cnode *n)
     word_list l = {b, NULL, 0, BW_OK};
     uint32_t unique = 0;
     bw_words_each(n->cond->text, add_word, &l);
+    if (l.status != BW_OK)
+        return l.status;
     if (l.n > 1)
         qsort(l.words, l.n, sizeof *l.words, cmp_word);
     for (uint32_t i = 0; i < l.n; i++) {
@@ -117,7 +119,7 @@ static bw_status build_words(build *b, bw_cnode *n)
     n->nwords = unique;
     if (unique > b->words_max)
         b->words_max = unique;
-    return l.status;
+    return BW_OK;
 }
 
 static uint32_t find_vector(const bw_collection_info *info, bw_str name)
