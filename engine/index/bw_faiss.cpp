@@ -10,7 +10,9 @@
 #include <faiss/IndexFlat.h>
 #include <faiss/IndexHNSW.h>
 #include <faiss/IndexIVFFlat.h>
+#include <faiss/impl/AuxIndexStructures.h>
 #include <faiss/impl/IDSelector.h>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -181,6 +183,38 @@ extern "C" int64_t bw_faiss_nlist(const FaissIndex_H *cix)
 {
     auto v = dynamic_cast<const faiss::IndexIVF *>(cpp(cix)); /* of a pointer: cannot throw */
     return v ? int64_t(v->nlist) : 0;
+}
+
+namespace
+{
+thread_local int (*stop_function)(const void *);
+thread_local const void *stop_argument;
+
+/* FAISS asks it from the thread that works: one thread a build (omp_set_num_threads). */
+struct Stop final : faiss::InterruptCallback {
+    bool want_interrupt() override
+    {
+        return stop_function && stop_function(stop_argument) != 0;
+    }
+};
+}
+
+extern "C" void bw_faiss_stop_when(int (*stop)(const void *), const void *arg)
+{
+    stop_function = stop;
+    stop_argument = arg;
+}
+
+extern "C" int bw_faiss_stop_install(void)
+{
+    try {
+        std::lock_guard<std::mutex> guard(faiss::InterruptCallback::lock);
+        if (!faiss::InterruptCallback::instance)
+            faiss::InterruptCallback::instance.reset(new Stop);
+        return BW_FAISS_OK;
+    } catch (...) {
+        return BW_FAISS_NOMEM;
+    }
 }
 
 #define BW_S2(a) #a

@@ -55,6 +55,11 @@ int bw_faiss_fits(const struct FaissIndex_H *ix, int hnsw, int l2, int64_t dim, 
 
 int64_t bw_faiss_nlist(const struct FaissIndex_H *ix); /* of an IVF; else 0 */
 
+/* Long work of the calling thread asks `stop` several times a second and gives up with
+ * an error once it says 1; NULL = never ask. Once a process: bw_faiss_stop_install. */
+void bw_faiss_stop_when(int (*stop)(const void *), const void *arg);
+int bw_faiss_stop_install(void);
+
 const char *bw_faiss_version(void); /* "1.7.3" */
 
 #ifdef __cplusplus

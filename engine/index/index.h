@@ -8,6 +8,7 @@
 #define BW_INDEX_H
 #include "../base/bitmap.h"
 #include "../kernels/topk.h"
+#include <stdatomic.h>
 
 typedef struct bw_index_ops bw_index_ops;
 typedef struct bw_index bw_index; /* every kind's struct begins with its ops */
@@ -56,6 +57,9 @@ struct bw_index {
 const bw_index_ops *bw_index_kind(const char *name); /* NULL: unknown */
 /* Once, before any thread uses FAISS: checks the CPU, sets the BLAS threshold and threads. */
 BW_MUST_USE bw_status bw_index_start(bw_ctx *ctx);
+/* Builds that the calling thread runs fail soon after *flag becomes true, so that a cell
+ * can stop while a graph of minutes is being built. NULL = never. */
+void bw_index_stop_when(const atomic_bool *flag);
 
 /* Inverted lists over sparse rows: append-only, rows numbered in order of adding. Scores
  * are Σ q·d over shared indices, summed in rising order of index (same bits always).

@@ -3,6 +3,7 @@
  * Compiled without ISA flags: bw_index_start must be able to run, and to say no in
  * words, on a CPU on which FAISS would die of an illegal instruction. */
 #include "kinds.h"
+#include "bw_faiss.h"
 
 /* OpenBLAS keeps threads of its own; FAISS reaches it when it trains an IVF. Declared
  * here because its header's place differs between the two Debians. */
@@ -32,5 +33,17 @@ bw_status bw_index_start(bw_ctx *ctx)
      * own BLAS threshold is left alone: a search hands over one query at a time, which
      * never goes to BLAS, and an IVF's training would be ten times slower without it. */
     openblas_set_num_threads(1);
+    if (bw_faiss_stop_install() != BW_FAISS_OK)
+        return bw_fail_nomem(ctx);
     return BW_OK;
+}
+
+static int stop_asked(const void *flag)
+{
+    return atomic_load_explicit((const atomic_bool *)flag, memory_order_relaxed);
+}
+
+void bw_index_stop_when(const atomic_bool *flag)
+{
+    bw_faiss_stop_when(flag ? stop_asked : NULL, flag);
 }

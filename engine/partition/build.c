@@ -34,7 +34,7 @@ struct bw_builder {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     struct bw_build *first, *running;
-    bool stop;
+    atomic_bool stop;
 };
 
 static void put(char *at, const void *p, size_t n)
@@ -151,8 +151,9 @@ static void run(bw_builder *b, struct bw_build *job)
                             &job->index);
         if (st != BW_OK) {
             job->index = NULL;
-            bw_log(BW_LOG_ERROR, "partition: a graph could not be built: %s",
-                   bw_ctx_message(ctx));
+            if (!atomic_load(&b->stop))
+                bw_log(BW_LOG_ERROR, "partition: a graph could not be built: %s",
+                       bw_ctx_message(ctx));
         } else if (ops->save) {
             save(ctx, b, job, ops);
         }
@@ -170,11 +171,12 @@ static void unlink_job(struct bw_build **at, const struct bw_build *job)
 static void *work(void *arg)
 {
     bw_builder *b = arg;
+    bw_index_stop_when(&b->stop);
     pthread_mutex_lock(&b->lock);
     for (;;) {
-        while (!b->stop && !b->first)
+        while (!atomic_load(&b->stop) && !b->first)
             pthread_cond_wait(&b->work, &b->lock);
-        if (b->stop)
+        if (atomic_load(&b->stop))
             break;
         struct bw_build *job = b->first;
         bw_matrix *m = job->matrix;
@@ -211,6 +213,7 @@ bw_builder *bw_builder_new(const char *dir, const unsigned char key[BW_MAC_KEY])
     if (!b)
         return NULL;
     b->dir = dir;
+    atomic_init(&b->stop, false);
     memcpy(b->key, key, BW_MAC_KEY);
     pthread_mutex_init(&b->lock, NULL);
     pthread_cond_init(&b->work, NULL);
@@ -234,7 +237,7 @@ void bw_builder_free(bw_builder *b)
     if (!b)
         return;
     pthread_mutex_lock(&b->lock);
-    b->stop = true;
+    atomic_store(&b->stop, true);
     pthread_cond_broadcast(&b->work);
     pthread_mutex_unlock(&b->lock);
     for (unsigned i = 0; i < b->nthreads; i++)

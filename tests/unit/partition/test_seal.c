@@ -332,6 +332,38 @@ static void test_seal__rows_without_the_vector_are_not_in_the_graph(void **state
     bw_view_close(&v);
 }
 
+/* A graph that takes seconds: closing gives it up, and the next start builds it. */
+static void test_seal__closing_does_not_wait_for_a_build(void **state)
+{
+    (void)state;
+    enum { ROWS = 8000, WIDE = 32 };
+    cell own, *c = &own;
+    bw_engine_options o = small();
+    o.seal_rows = ROWS;
+    o.adopt_rows = 2;
+    cell_init(c, &o);
+    cell_collection(c, WIDE, BW_METRIC_EUCLID, 4);
+    cell_upsert_range(c, 1, 0, ROWS, WIDE);
+    assert_int_equal(shape_of(c).segments, 1);
+    bw_engine_close(c->engine);
+    c->engine = NULL;
+    assert_int_equal(graph_files(c, NULL), 0);
+    cell_open(c);
+    bw_ctx_set_deadline(c->ctx,
+                        bw_clock_mono_ns() + 1); /* a writer does not wait past it */
+    bw_point p[2] = {cell_point(c, 1, ROWS, WIDE, NULL),
+                     cell_point(c, 1, ROWS + 1, WIDE, NULL)};
+    bw_access a = cell_access(c, 1, 4);
+    bw_op op = {.kind = BW_OP_UPSERT, .points = p, .npoints = 2};
+    bw_write_result r;
+    assert_int_equal(cell_write(c, &a, &op, 1, &r), BW_ETIMEOUT);
+    bw_ctx_set_deadline(c->ctx, 0);
+    assert_int_equal(cell_count(c, 1, 1), ROWS);
+    OK(cell_write(c, &a, &op, 1, &r));
+    assert_int_equal(shape_of(c).graphs, 1);
+    cell_clear(c);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -343,6 +375,7 @@ int main(void)
         T(test_seal__a_mostly_dead_segment_is_rebuilt),
         T(test_seal__gaps_in_the_numbering_are_taken_out),
         T(test_seal__rows_without_the_vector_are_not_in_the_graph),
+        cmocka_unit_test(test_seal__closing_does_not_wait_for_a_build),
     };
     return cmocka_run_group_tests_name("seal", tests, NULL, NULL);
 }
