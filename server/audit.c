@@ -30,6 +30,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { RESERVE_MIN = 4 << 20, RESERVE_STEP = 16 << 20 };
+
 struct bw_audit {
     /* immutable */
     char *dir;
@@ -38,6 +40,7 @@ struct bw_audit {
     pthread_mutex_t lock;
     uint8_t head[BW_AUDIT_HASH];
     uint64_t file, file_bytes, seq;
+    uint64_t reserved; /* the file has blocks up to here */
     bool broken; /* a sync failed, or a torn write could not be taken back */
     uint64_t *firsts; /* first seq of file i + 1 */
     size_t nfirsts, cap_firsts;
@@ -270,7 +273,7 @@ static bw_status segment_open(bw_ctx *ctx, bw_audit *a, uint64_t file)
     while (a->leader)
         bw_require(pthread_cond_wait(&a->sync_done, &a->sync_lock) == 0);
     int old = a->fd;
-    bool ok = old < 0 || fdatasync(old) == 0;
+    bool ok = old < 0 || (ftruncate(old, (off_t)a->file_bytes) == 0 && fdatasync(old) == 0);
     if (ok) {
         a->fd = fd;
         a->synced = a->seq;
@@ -288,7 +291,25 @@ static bw_status segment_open(bw_ctx *ctx, bw_audit *a, uint64_t file)
     a->firsts[a->nfirsts++] = a->seq + 1;
     a->file = file;
     a->file_bytes = 0;
+    a->reserved = 0;
     return BW_OK;
+}
+
+/* Blocks past the file's end, so that the event of a write that is about to run cannot fail
+ * for want of space: a write that happened and is answered 507 would be neither refused nor
+ * acknowledged. A file system without fallocate does without. */
+bw_status bw_audit_reserve(bw_ctx *ctx, bw_audit *a)
+{
+    bw_status s = BW_OK;
+    bw_require(pthread_mutex_lock(&a->lock) == 0);
+    if (a->reserved < a->file_bytes + RESERVE_MIN) {
+        if (fallocate(a->fd, FALLOC_FL_KEEP_SIZE, (off_t)a->file_bytes, RESERVE_STEP) == 0)
+            a->reserved = a->file_bytes + RESERVE_STEP;
+        else if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
+            s = bw_fail(ctx, BW_ENOSPACE, "no space for the audit log");
+    }
+    bw_require(pthread_mutex_unlock(&a->lock) == 0);
+    return s;
 }
 
 /* Appends the finished line; holds lock. */
@@ -495,6 +516,8 @@ void bw_audit_close(bw_audit *a)
     if (!a)
         return;
     if (a->fd >= 0) {
+        if (a->reserved > a->file_bytes && ftruncate(a->fd, (off_t)a->file_bytes) != 0)
+            bw_log(BW_LOG_WARN, "audit: reserved space was not given back");
         if (fdatasync(a->fd) != 0)
             bw_log(BW_LOG_ERROR, "audit: the last sync failed");
         (void)close(a->fd);

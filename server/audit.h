@@ -64,6 +64,8 @@ void bw_audit_close(bw_audit *a); /* syncs; NULL is accepted */
 /* Appends one event; sync: returns when it is on the disk (shared with others' syncs).
  * Any failure means: refuse the request. */
 BW_MUST_USE bw_status bw_audit_write(bw_ctx *ctx, bw_audit *a, const bw_audit_record *r, bool sync);
+/* Before a write runs: makes sure that its event will have room. BW_ENOSPACE: refuse it. */
+BW_MUST_USE bw_status bw_audit_reserve(bw_ctx *ctx, bw_audit *a);
 BW_MUST_USE bw_status bw_audit_ready(bw_ctx *ctx, bw_audit *a); /* not broken */
 /* The last event's number and hash. */
 void bw_audit_head(bw_audit *a, uint64_t *seq, uint8_t hash[BW_AUDIT_HASH]);

@@ -248,8 +248,10 @@ static bw_status begin(gate_request *g)
 {
     if (!g->pub.route->write)
         return bw_audit_ready(g->pub.ctx, g->pub.server->audit);
+    bw_status s = bw_audit_reserve(g->pub.ctx, g->pub.server->audit);
     g->record.event = "begin";
-    bw_status s = bw_audit_write(g->pub.ctx, g->pub.server->audit, &g->record, false);
+    if (s == BW_OK)
+        s = bw_audit_write(g->pub.ctx, g->pub.server->audit, &g->record, false);
     g->record.event = "request";
     return s;
 }

@@ -310,3 +310,49 @@ def test_timeout__is_checked():
             assert r.status == 400 and b"Deserialize error in query parameters" in r.body, bad
         for good in ("1", "60", "3000"):
             assert c.post("/collections/x/points/count?timeout=" + good, {}).status == 200
+
+
+def small_disk(tmp_path):
+    """A small file system of its own, or None where mounting is not allowed."""
+    where = tmp_path / "disk"
+    where.mkdir()
+    r = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(where)], stderr=subprocess.DEVNULL)
+    return str(where) if r.returncode == 0 else None
+
+
+def test_disk_full__writes_are_absent_and_all_recovers(tmp_path):
+    """A really full disk: no answer but 200, 503, 507; what was refused is not there; no restart."""
+    disk = small_disk(tmp_path)
+    if not disk:
+        pytest.skip("needs the right to mount a tmpfs")
+    try:
+        with Cell(dev=True, data=disk + "/cell", settings={"audit.segment_bytes": 1 << 20}) as c:
+            assert c.put("/collections/x", {"vectors": {"size": 64, "distance": "Dot"}}).status == 200
+            acknowledged, refused, ballast = [], [], disk + "/ballast"
+            n = 0
+            for fill in range(6):
+                with open(ballast, "ab") as f:
+                    try:
+                        f.write(b"x" * (12 << 20))
+                    except OSError:
+                        pass
+                for _ in range(40):
+                    n += 1
+                    r = c.put("/collections/x/points?wait=true", {"points": [
+                        {"id": n, "vector": [float(n)] * 64, "payload": {"t": "y" * 20000}}]})
+                    (acknowledged if r.status == 200 else refused).append(n)
+                    assert r.status in (200, 503, 507), r
+            assert refused, "the disk never filled"
+            assert c.get("/healthz").status == 200
+            os.unlink(ballast)
+            r = c.put("/collections/x/points?wait=true", {"points": [{"id": 999999, "vector": [1.0] * 64}]})
+            assert r.status == 200, "no recovery without a restart: %r" % r
+            got = c.post("/collections/x/points", {"ids": acknowledged + refused, "with_payload": False}).json()["result"]
+            assert sorted(p["id"] for p in got) == sorted(acknowledged)
+            c.kill9()
+            c.start()
+            got = c.post("/collections/x/points", {"ids": acknowledged + refused, "with_payload": False}).json()["result"]
+            assert sorted(p["id"] for p in got) == sorted(acknowledged)
+            assert c.cli("audit", "verify", "--data", c.data).returncode == 0
+    finally:
+        subprocess.run(["umount", "-l", disk], check=False)
