@@ -117,7 +117,7 @@ uint64_t bw_engine_class_epoch(const bw_engine *engine);
 typedef struct bw_point {
     bw_point_id id;
     bw_class_id class_id;
-    bw_str payload; /* a checked JSON object, or none; without `_…` keys */
+    bw_str payload; /* a checked JSON object, or none; kept as it came, `_…` keys and all */
     bw_str text;    /* what the text index gets, or none */
     bw_point_facts facts;
     const bw_vector *vectors; /* cosine rows need not be normalised yet */

@@ -4,8 +4,12 @@ back beside the payload, what a caller may not see is absent, on every route."""
 import json
 
 import pytest
+from qdrant_client import QdrantClient
 
+import fakes
 from cell import Cell
+
+pytestmark = pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
 
 OPEN = {"regimes": ["gdpr"], "residency": ["EU"], "sensitivity": 1, "purposes": ["support"]}
 HIGH = {"regimes": ["gdpr"], "residency": ["EU"], "sensitivity": 4, "purposes": ["support"]}
@@ -195,6 +199,56 @@ def test_the_subject_is_kept_as_a_hash_beside_the_payload(full, coll):
     assert put(full, coll, [point(1, OPEN, _subject="patient-4711", _source="ward.csv")]).status == 200
     raw = full.post(coll + "/points", {"ids": [1]}, key=full.writer).body
     assert b"ward.csv" in raw
+
+
+# ---- unmodified clients ----
+
+def test_langchain_with_a_key_and_labels_in_the_metadata(full):
+    from langchain_core.embeddings import Embeddings
+    from langchain_qdrant import QdrantVectorStore
+    from qdrant_client.http.exceptions import UnexpectedResponse
+
+    class Fake(Embeddings):
+        def embed_documents(self, texts):
+            return [fakes.dense(t) for t in texts]
+
+        def embed_query(self, text):
+            return fakes.dense(text)
+
+    def store(key):
+        return QdrantVectorStore(client=QdrantClient(url=full.url, api_key=key), collection_name="lc", embedding=Fake())
+
+    QdrantVectorStore.from_texts(["open words", "high words"], Fake(), [{"_labels": OPEN}, {"_labels": HIGH}],
+                                 url=full.url, api_key=full.writer, collection_name="lc")
+    assert len(store(full.writer).similarity_search("words", k=9)) == 2
+    assert [d.page_content for d in store(full.low).similarity_search("high words", k=9)] == ["open words"]
+    store(full.labelled).add_texts(["by the key"])  # a client that knows nothing of labels
+    assert len(store(full.low).similarity_search("x", k=9)) == 2
+    with pytest.raises(UnexpectedResponse) as e:
+        store(full.writer).add_texts(["abroad"], [{"_labels": ABROAD}])
+    assert e.value.status_code == 451 and "residency-move" in str(e.value)  # str() shows 200 bytes
+    with pytest.raises(UnexpectedResponse) as e:
+        store(full.writer).add_texts(["no labels"])
+    assert e.value.status_code == 422 and "_labels" in str(e.value)
+    full.delete("/collections/lc", key=full.writer)
+
+
+def test_llamaindex_with_a_key_and_labels_in_the_metadata(full):
+    from llama_index.core.schema import TextNode
+    from llama_index.core.vector_stores import VectorStoreQuery
+    from llama_index.vector_stores.qdrant import QdrantVectorStore
+
+    def store(key):
+        return QdrantVectorStore(collection_name="li", client=QdrantClient(url=full.url, api_key=key))
+
+    nodes = [TextNode(text=t, metadata={"_labels": labels}, embedding=fakes.dense(t))
+             for t, labels in (("open words", OPEN), ("high words", HIGH))]
+    store(full.writer).add(nodes)
+    q = VectorStoreQuery(query_embedding=fakes.dense("high words"), similarity_top_k=9)
+    assert len(store(full.writer).query(q).nodes) == 2
+    got = store(full.low).query(q).nodes
+    assert [n.text for n in got] == ["open words"] and got[0].metadata["_labels"] == OPEN
+    full.delete("/collections/li", key=full.writer)
 
 
 def test_collection_of_a_model(full):
