@@ -154,7 +154,7 @@ static void join(bw_buf *b, bw_str line)
 
 static bw_status put_blocks(pdf *p)
 {
-    double body;
+    double body = 0;
     bw_buf b = {0};
     bw_status st = body_height(p, &body);
     for (size_t i = 0; i < p->n && !st; i++) {
