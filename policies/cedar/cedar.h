@@ -54,6 +54,12 @@ typedef struct bw_cedar_request {
     bool unchecked; /* do not hold the request against the schema (it still gives the actions) */
 } bw_cedar_request;
 
+/* Reads a context once for many questions (context_value): by the action's declaration when
+ * there is a schema. In ctx's arena; action and schema may be NULL. */
+BW_MUST_USE bw_status bw_cedar_context_read(bw_ctx *ctx, const bw_cedar_schema *schema,
+                                            const bw_cedar_uid *action, const bw_json *object,
+                                            const bw_cedar_value **out);
+
 typedef struct bw_cedar_answer { /* arrays in ctx's arena: indexes of policies, ascending */
     bool allow;
     const uint32_t *reasons, *errors;
