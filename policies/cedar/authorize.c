@@ -32,20 +32,30 @@ static bw_status check_uid(bw_ctx *ctx, const bw_cedar_schema *schema,
     return BW_OK;
 }
 
+static bw_status find_action(bw_ctx *ctx, const bw_cedar_schema *schema,
+                             const bw_cedar__uid *uid,
+                             const bw_cedar__action_type **out)
+{
+    const bw_cedar__object *o = bw_cedar__store_get(&schema->actions, uid);
+    if (!o || !o->defined)
+        return bw_fail(ctx, BW_EINVALID, "the schema does not declare the action");
+    *out = &schema->action_types[o - schema->actions.objects];
+    if (!(*out)->context)
+        return bw_fail(ctx, BW_EINVALID,
+                       "the action is a group and applies to nothing");
+    return BW_OK;
+}
+
 /* The action's declaration, after the request was checked against it. */
 static bw_status check_request(bw_ctx *ctx, const bw_cedar_schema *schema,
                                const bw_cedar__uid uids[3],
                                const bw_cedar__action_type **out)
 {
-    const bw_cedar__object *o = bw_cedar__store_get(&schema->actions, &uids[1]);
-    if (!o || !o->defined)
-        return bw_fail(ctx, BW_EINVALID, "the schema does not declare the action");
-    const bw_cedar__action_type *a = &schema->action_types[o - schema->actions.objects];
-    if (!a->context)
-        return bw_fail(ctx, BW_EINVALID,
-                       "the action is a group and applies to nothing");
-    bw_status st =
-        check_uid(ctx, schema, &uids[0], a->principals, a->nprincipals, "principal");
+    const bw_cedar__action_type *a = NULL;
+    bw_status st = find_action(ctx, schema, &uids[1], &a);
+    if (st != BW_OK)
+        return st;
+    st = check_uid(ctx, schema, &uids[0], a->principals, a->nprincipals, "principal");
     if (st == BW_OK)
         st = check_uid(ctx, schema, &uids[2], a->resources, a->nresources, "resource");
     *out = a;
@@ -73,6 +83,27 @@ static bw_status read_context(bw_ctx *ctx, const bw_cedar_schema *schema,
     bw_status st = bw_cedar__read_value(&r, json, type, 1, out);
     if (st == BW_OK && out->kind != BW_CEDAR__RECORD)
         return bw_fail(ctx, BW_EINVALID, "the context must be a record");
+    return st;
+}
+
+bw_status bw_cedar_context_read(bw_ctx *ctx, const bw_cedar_schema *schema,
+                                const bw_cedar_uid *action, const bw_json *object,
+                                const bw_cedar_value **out)
+{
+    const bw_cedar__action_type *type = NULL;
+    bw_cedar_request q = {.context = object};
+    bw_cedar_value *v = bw_arena_alloc(ctx, sizeof *v);
+    if (!v)
+        return bw_fail_nomem(ctx);
+    if (schema && action) {
+        bw_cedar__uid uid = bw_cedar__uid_make(action->type, action->id);
+        bw_status st = find_action(ctx, schema, &uid, &type);
+        if (st != BW_OK)
+            return st;
+    }
+    bw_status st = read_context(ctx, schema, type, &q, v);
+    if (st == BW_OK)
+        *out = v;
     return st;
 }
 

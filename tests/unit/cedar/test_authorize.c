@@ -165,6 +165,64 @@ static void test_authorize__holds_the_request_against_the_schema(void **state)
     assert_int_equal(with_schema(w, &q, &a), BW_OK);
 }
 
+/* A context that was read once is held against the type again, whatever it was read by.
+ */
+static void test_authorize__takes_a_context_that_was_read_before(void **state)
+{
+    world *w = *state;
+    w->schema = schema_of(
+        w->ctx, "entity U; entity T enum [\"x\"]; action a appliesTo { principal: U, "
+                "resource: U, context: {"
+                " n: Long, s: Set<String>, t?: T, r?: { x: Bool }, d?: datetime } };"
+                " action b appliesTo { principal: U, resource: U };");
+    bw_cedar_policies *p = policies_of(
+        w->ctx,
+        "permit(principal, action, resource) when { context.s.contains(\"k\") };");
+    bw_cedar_request q = {.principal = uid("U", "u"),
+                          .action = uid("Action", "a"),
+                          .resource = uid("U", "v")};
+    static const struct {
+        const char *json;
+        bool fits;
+    } rows[] = {
+        {"{\"n\":1,\"s\":[\"k\"]}", true},
+        {"{\"n\":1,\"s\":[\"k\"],\"t\":{\"__entity\":{\"type\":\"T\",\"id\":\"x\"}},"
+         "\"r\":{\"x\":true},"
+         "\"d\":{\"__extn\":{\"fn\":\"datetime\",\"arg\":\"2024-01-01\"}}}",
+         true},
+        {"{\"n\":1}", false},
+        {"{\"n\":\"1\",\"s\":[]}", false},
+        {"{\"n\":1,\"s\":[1]}", false},
+        {"{\"n\":1,\"s\":[],\"z\":1}", false},
+        {"{\"n\":1,\"s\":[],\"r\":{}}", false},
+        {"{\"n\":1,\"s\":[],\"t\":{\"__entity\":{\"type\":\"T\",\"id\":\"y\"}}}",
+         false},
+        {"{\"n\":1,\"s\":[],\"t\":{\"__entity\":{\"type\":\"U\",\"id\":\"x\"}}}",
+         false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bw_cedar_answer a;
+        const bw_json *json = json_of(w->ctx, rows[i].json);
+        q.context_value = NULL;
+        assert_int_equal(
+            bw_cedar_context_read(w->ctx, NULL, NULL, json, &q.context_value), BW_OK);
+        assert_int_equal(bw_cedar_authorize(w->ctx, p, NULL, w->schema, &q, &a),
+                         rows[i].fits ? BW_OK : BW_EINVALID);
+        assert_int_equal(
+            bw_cedar_context_read(w->ctx, w->schema, &q.action, json, &q.context_value),
+            rows[i].fits ? BW_OK : BW_EINVALID);
+        if (!rows[i].fits)
+            continue;
+        assert_int_equal(bw_cedar_authorize(w->ctx, p, NULL, w->schema, &q, &a), BW_OK);
+        assert_true(a.allow);
+        bw_cedar_request other = q;
+        other.action = uid("Action", "b");
+        assert_int_equal(bw_cedar_authorize(w->ctx, p, NULL, w->schema, &other, &a),
+                         BW_EINVALID);
+    }
+    bw_cedar_policies_free(p);
+}
+
 static void test_check_scopes__names_the_policy_at_fault(void **state)
 {
     world *w = *state;
@@ -204,6 +262,7 @@ int main(void)
         world_test(test_authorize__clauses_are_one_chain),
         world_test(test_authorize__extra_store_is_one_hierarchy_with_the_base),
         world_test(test_authorize__holds_the_request_against_the_schema),
+        world_test(test_authorize__takes_a_context_that_was_read_before),
         world_test(test_check_scopes__names_the_policy_at_fault),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
