@@ -382,3 +382,39 @@ bw_status bw_gate_denied(bw_request *r, const bw_class_id *class_id, bw_action a
         memset(&d, 0, sizeof d);
     return denied(r, action, class_id, &d);
 }
+
+/* A hold is the one fact about hidden data that a caller may come to feel: destroying what
+ * the law says to keep, by somebody who cannot even see it, would be worse than the one
+ * bit that the refusal tells a manager of the same tenant. */
+static bw_status drop_one(bw_request *r, const candidates *c, size_t i, bool visible)
+{
+    bw_question q;
+    bw_decision d;
+    bw_gate__question(r, BW_ACTION_DELETE, &q);
+    bw_status s = bw_decide_class(r->ctx, r->server->authority, &q, &c->ids[i], c->texts[i], &d);
+    if (s != BW_OK || d.allow)
+        return s;
+    return visible || d.npolicies > 0 || d.nerrors > 0 ? denied(r, BW_ACTION_DELETE, &c->ids[i], &d) : BW_OK;
+}
+
+bw_status bw_gate_drop(bw_request *r, bw_str collection)
+{
+    bw_collection_info info;
+    candidates c = {0};
+    bw_permit visible, removable;
+    if (r->server->config.dev)
+        return BW_OK;
+    bw_status s = collection_find(r, collection, &info);
+    if (s == BW_ENOTFOUND)
+        return BW_OK;
+    if (s == BW_OK)
+        s = candidates_get(r, &info, &c);
+    if (s == BW_OK)
+        s = permit_of(r, &c, BW_ACTION_QUERY, &visible);
+    if (s == BW_OK)
+        s = permit_of(r, &c, BW_ACTION_DELETE, &removable);
+    for (size_t i = 0; i < c.n && s == BW_OK; i++)
+        if (!bw_permit_has(&removable, &c.ids[i]))
+            s = drop_one(r, &c, i, bw_permit_has(&visible, &c.ids[i]));
+    return s;
+}

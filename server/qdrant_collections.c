@@ -179,6 +179,8 @@ bw_status bw_qdrant_collection_delete(bw_request *r, bw_response *response)
     bw_qdrant_call c;
     bool existed = false;
     bw_status s = bw_qdrant__begin(&c, r, response, false);
+    if (s == BW_OK)
+        s = bw_gate_drop(r, r->args[0]);
     if (s == BW_OK) {
         s = bw_collection_drop(r->ctx, bw_server_engine(r->server), tenant_of(r), r->args[0],
                                &existed);

@@ -254,6 +254,31 @@ def test_write__denied_is_451_with_the_policy(cell):
     assert r.status == 422 and b"_labels" in r.body[:190]
 
 
+def test_drop__does_not_reach_what_is_held(cell):
+    """Neither a held class that she sees nor one that she does not goes with its collection."""
+    held, hidden_held = dict(LABELS, legal_hold=True), dict(SECRET, legal_hold=True)
+    for labels, key in ((held, cell.ana), (hidden_held, cell.boss)):
+        make(cell, "kept")
+        r = cell.put("/collections/kept/points?wait=true", {"points": [
+            {"id": 9, "vector": [1, 1], "payload": {"_labels": labels}}]}, key=key)
+        assert r.status == 200, r
+        for caller in (cell.ana, cell.boss):
+            r = cell.delete("/collections/kept", key=caller)
+            assert r.status == 451 and b"legal-hold" in r.body[:190], r
+        assert cell.get("/collections/kept/points/9", key=key).status == 200
+        assert cell.post("/collections/kept/points/delete", {"points": [9]}, key=key).status == 451
+        # Another collection of the same tenant still goes.
+        make(cell, "loose")
+        assert cell.delete("/collections/loose", key=cell.ana).json()["result"] is True
+        assert cell.delete("/collections/loose", key=cell.ana).json()["result"] is False
+        closed = cell.get("/v1/policies").json()["policies"]
+        lifted = closed.replace('@id("legal-hold")', '@id("legal-hold") /* lifted */ ').replace(
+            "when { resource.legalHold };", "when { false };")
+        assert cell.put("/v1/policies", {"policies": lifted.replace("/* lifted */", "")}).status == 200
+        assert cell.delete("/collections/kept", key=cell.ana).json()["result"] is True
+        assert cell.put("/v1/policies", {"policies": closed}).status == 200
+
+
 def test_revocation__works_on_an_open_connection(cell):
     key = cell.key_add("tmp", "acme", purposes=["payroll"])
     connection = cell.connection()
