@@ -1,0 +1,137 @@
+/* Out of memory at every allocation of a whole use of Cedar: BW_ENOMEM or the right
+ * answer, never another; nothing stays behind. */
+#include "cedar_fixture.h"
+#include "failing_alloc.h"
+
+static const char text[] = "@id(\"a\") permit(principal is User in G::\"g\", action in "
+                           "[Action::\"x\", Action::\"all\"], resource)"
+                           " when { [context.n, if true then 1 else 2].contains(1) && "
+                           "{a: principal.n, \"b c\": [1]}.a == 1 }"
+                           " when { ip(context.s).isInRange(ip(\"10.0.0.0/8\")) || "
+                           "principal.s like \"a*b\\x2a\" }"
+                           " unless { principal has r.q && principal.r.q > -5 };"
+                           "forbid(principal, action, resource) when { resource in "
+                           "G::\"top\" && 1 + 2 * 3 == 0 };"
+                           "permit(principal == ?principal, action, resource);";
+static const char json[] =
+    "{\"staticPolicies\":{\"p\":{\"effect\":\"forbid\",\"principal\":{\"op\":\"All\"},"
+    "\"action\":{\"op\":\"All\"},\"resource\":{\"op\":\"is\","
+    "\"entity_type\":\"User\"},\"conditions\":[{\"kind\":\"when\",\"body\":{\"like\":{"
+    "\"left\":{\".\":{\"left\":{\"Var\":\"principal\"},\"attr\":\"s\"}},"
+    "\"pattern\":[{\"Literal\":\"z\"},\"Wildcard\"]}}}],\"annotations\":{\"id\":\"x\"}}"
+    "},\"templates\":{\"t\":{\"effect\":\"permit\",\"principal\":"
+    "{\"op\":\"in\",\"slot\":\"?principal\"},\"action\":{\"op\":\"in\",\"entities\":[]}"
+    ",\"resource\":{\"op\":\"All\"},\"conditions\":[{\"kind\":\"unless\","
+    "\"body\":{\"Value\":[1,{\"a\":{\"__extn\":{\"fn\":\"ip\",\"arg\":\"::1\"}}}]}}]}},"
+    "\"templateLinks\":[{\"templateId\":\"t\",\"newId\":\"l\","
+    "\"values\":{\"?principal\":{\"type\":\"G\",\"id\":\"g\"}}}]}";
+static const char schema_cedar[] =
+    "@a(\"b\") entity G in [G]; entity T enum [\"k\"]; type R = { q?: Long };"
+    "entity User in [G] = { n: Long, s: String, r?: R, t?: Set<T> } tags Set<String>; "
+    "action all;"
+    "action x in [all] appliesTo { principal: [User], resource: User, context: { n: "
+    "Long, s: String, d?: decimal } };";
+static const char schema_json[] =
+    "{\"N\":{\"entityTypes\":{\"A\":{\"memberOfTypes\":[\"A\"],\"shape\":{\"type\":"
+    "\"Record\",\"attributes\":{\"x\":{\"type\":\"Set\",\"element\":"
+    "{\"type\":\"T\"}}}},\"tags\":{\"type\":\"Long\"}},\"E\":{\"enum\":[\"a\"]}},"
+    "\"commonTypes\":{\"T\":{\"type\":\"EntityOrCommon\",\"name\":\"A\"}},"
+    "\"actions\":{\"a\":{\"memberOf\":[{\"id\":\"b\"}],\"appliesTo\":{"
+    "\"principalTypes\":[\"A\"],\"resourceTypes\":[\"E\"]}},\"b\":{}}}}";
+static const char base_json[] =
+    "[{\"uid\":{\"type\":\"G\",\"id\":\"g\"},\"attrs\":{},\"parents\":[{\"type\":\"G\","
+    "\"id\":\"top\"}]},"
+    "{\"uid\":{\"type\":\"User\",\"id\":\"u\"},\"attrs\":{\"n\":1,\"s\":\"a\"},"
+    "\"parents\":[{\"type\":\"G\",\"id\":\"h\"}],\"tags\":{\"k\":[\"v\"]}}]";
+static const char extra_json[] =
+    "[{\"uid\":{\"type\":\"User\",\"id\":\"u\"},\"attrs\":{\"n\":1,\"s\":\"a\",\"t\":[{"
+    "\"type\":\"T\",\"id\":\"k\"}]},\"parents\":[{\"type\":\"G\",\"id\":\"g\"}]},"
+    "{\"uid\":{\"type\":\"User\",\"id\":\"v\"},\"attrs\":{\"n\":2,\"s\":\"\"},"
+    "\"parents\":[]}]";
+
+typedef struct use {
+    bw_ctx *ctx;
+    bw_cedar_policies *policies, *others;
+    bw_cedar_schema *schema, *other_schema;
+    bw_cedar_entities *base, *extra;
+    bw_cedar_answer answer;
+} use;
+
+static bw_status store(use *u, const char *source, bw_cedar_entities **out)
+{
+    bw_json *v = NULL;
+    bw_status st = bw_json_parse(u->ctx, bw_str_c(source), BW_JSON_CEDAR, &v);
+    return st == BW_OK ? bw_cedar_entities_parse(u->ctx, v, u->schema, out) : st;
+}
+
+static bw_status whole(use *u)
+{
+    bw_json *context = NULL;
+    bw_status st = bw_cedar_schema_parse(u->ctx, BW_STR(schema_cedar), &u->schema);
+    if (st == BW_OK)
+        st = bw_cedar_schema_parse(u->ctx, BW_STR(schema_json), &u->other_schema);
+    if (st == BW_OK)
+        st = bw_cedar_policies_parse(u->ctx, BW_STR(text), &u->policies);
+    if (st == BW_OK)
+        st = bw_cedar_policies_parse_json(u->ctx, BW_STR(json), &u->others);
+    if (st == BW_OK)
+        st = bw_cedar_policies_check_scopes(u->ctx, u->policies, u->schema);
+    if (st == BW_OK)
+        st = store(u, base_json, &u->base);
+    if (st == BW_OK)
+        st = store(u, extra_json, &u->extra);
+    if (st == BW_OK)
+        st = bw_json_parse(u->ctx, BW_STR("{\"n\":1,\"s\":\"10.1.2.3\",\"d\":\"1.0\"}"),
+                           BW_JSON_CEDAR, &context);
+    bw_cedar_request q = {.principal = uid("User", "u"),
+                          .action = uid("Action", "x"),
+                          .resource = uid("User", "v"),
+                          .context = context,
+                          .extra = u->extra};
+    if (st == BW_OK)
+        st = bw_cedar_authorize(u->ctx, u->others, u->base, u->schema, &q, &u->answer);
+    if (st == BW_OK)
+        assert_false(u->answer.allow);
+    if (st == BW_OK)
+        st =
+            bw_cedar_authorize(u->ctx, u->policies, u->base, u->schema, &q, &u->answer);
+    return st;
+}
+
+static void step(void *arg)
+{
+    (void)arg;
+    use u = {.ctx = bw_ctx_new(0)};
+    if (!u.ctx)
+        return;
+    bw_status st = whole(&u);
+    if (st != (failing_hit ? BW_ENOMEM : BW_OK))
+        fail_msg("%s: %s", bw_status_name(st), bw_ctx_message(u.ctx));
+    if (st == BW_OK) {
+        assert_true(u.answer.allow);
+        assert_int_equal(u.answer.nreasons, 1);
+        assert_int_equal(u.answer.nerrors, 0);
+    }
+    bw_cedar_entities_free(u.extra);
+    bw_cedar_entities_free(u.base);
+    bw_cedar_policies_free(u.policies);
+    bw_cedar_policies_free(u.others);
+    bw_cedar_schema_free(u.schema);
+    bw_cedar_schema_free(u.other_schema);
+    bw_ctx_free(u.ctx);
+}
+
+static void test_cedar__survives_every_failed_allocation(void **state)
+{
+    (void)state;
+    assert_true(failing_sweep(step, NULL, 20000) > 300);
+    assert_int_equal(failing_live, 0);
+}
+
+int main(void)
+{
+    failing_set();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cedar__survives_every_failed_allocation)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
