@@ -1,5 +1,6 @@
 /* Files and folders of a cell's data (fs.h). Linux only: flock, O_CLOEXEC. */
 #include "fs.h"
+#include "failpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,9 @@ bw_status bw_fs_sync_dir(bw_ctx *ctx, const char *path)
         rc = -1;
         err = errno;
     }
-    return rc == 0 ? BW_OK : bw_fail_errno(ctx, "sync the data folder", err);
+    if (rc != 0)
+        return bw_fail_errno(ctx, "sync the data folder", err);
+    return bw_failpoint(ctx, "fs.synced_dir");
 }
 
 bw_status bw_fs_mkdir(bw_ctx *ctx, const char *path)

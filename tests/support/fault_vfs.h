@@ -15,7 +15,7 @@ static struct {
     fault_kind kind;
 } fault = {-1, false, false, FAULT_FULL};
 
-static void fault_arm(long n, bool lasts, fault_kind kind)
+static inline void fault_arm(long n, bool lasts, fault_kind kind)
 {
     fault.countdown = n;
     fault.lasts = lasts;
@@ -37,10 +37,19 @@ static bool fault_now(void)
     return true;
 }
 
+/* Called after each sync that succeeded, with the file's path: what a power cut keeps.
+ */
+static void (*fault_synced)(const char *path);
+/* Called after a removal whose folder was synced too. */
+static void (*fault_removed)(const char *path);
+
 typedef struct fault_file {
     sqlite3_file base;
     sqlite3_file *real;
+    const char *path; /* SQLite keeps it while the file is open */
 } fault_file;
+
+static sqlite3_vfs fault_vfs, *fault_below;
 
 static sqlite3_file *fault_real(sqlite3_file *f)
 {
@@ -68,7 +77,10 @@ static int fault_sync(sqlite3_file *f, int flags)
 {
     if (fault.kind == FAULT_SYNC && fault_now())
         return SQLITE_IOERR_FSYNC;
-    return fault_real(f)->pMethods->xSync(fault_real(f), flags);
+    int rc = fault_real(f)->pMethods->xSync(fault_real(f), flags);
+    if (rc == SQLITE_OK && fault_synced && ((fault_file *)f)->path)
+        fault_synced(((fault_file *)f)->path);
+    return rc;
 }
 static int fault_size(sqlite3_file *f, sqlite3_int64 *n)
 {
@@ -99,8 +111,6 @@ static int fault_device(sqlite3_file *f)
     return fault_real(f)->pMethods->xDeviceCharacteristics(fault_real(f));
 }
 
-static sqlite3_vfs fault_vfs, *fault_below;
-
 static int fault_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f, int flags,
                       int *out)
 {
@@ -122,8 +132,18 @@ static int fault_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f, int f
     (void)vfs;
     fault_file *mine = (fault_file *)f;
     mine->real = (sqlite3_file *)(mine + 1);
+    mine->path = name;
     int rc = fault_below->xOpen(fault_below, name, mine->real, flags, out);
     f->pMethods = mine->real->pMethods ? &methods : NULL;
+    return rc;
+}
+
+static int fault_delete(sqlite3_vfs *vfs, const char *name, int sync_dir)
+{
+    (void)vfs;
+    int rc = fault_below->xDelete(fault_below, name, sync_dir);
+    if (rc == SQLITE_OK && sync_dir && fault_removed)
+        fault_removed(name);
     return rc;
 }
 
@@ -134,6 +154,7 @@ static inline void fault_install(void)
     fault_vfs.zName = "fault";
     fault_vfs.szOsFile += (int)sizeof(fault_file);
     fault_vfs.xOpen = fault_open;
+    fault_vfs.xDelete = fault_delete;
     sqlite3_vfs_register(&fault_vfs, 1);
 }
 #endif
