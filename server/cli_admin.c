@@ -63,21 +63,20 @@ typedef struct init_options {
 static bw_status init_policies(bw_ctx *ctx, const char *dir, const bw_config *c)
 {
     bw_pack pack;
-    bw_str text;
+    bw_str text, entities;
     bw_catalogue *catalogue = NULL;
     bw_authority *authority = NULL;
     const char *path = bw_path_join(ctx, dir, "policies.cedar");
-    bw_status s = path ? bw_pack_read(ctx, bw_pack_folder(ctx, c), &pack) : bw_fail_nomem(ctx);
+    bw_status s = path ? bw_facts_open(ctx, c, dir, &pack, &catalogue, &entities) : bw_fail_nomem(ctx);
     if (s == BW_OK && c->policies_file.len > 0) {
         const char *own = bw_arena_cstr(ctx, c->policies_file);
         s = own ? bw_file_read(ctx, own, BW_POLICIES_BYTES_MAX, &text) : bw_fail_nomem(ctx);
     } else if (s == BW_OK) {
         text = pack.policies;
     }
-    if (s == BW_OK)
-        s = bw_catalogue_parse(ctx, pack.catalogue, (bw_str){NULL, 0}, &catalogue);
     if (s == BW_OK && c->cell_country.len > 0 && c->cell_operator.len > 0) { /* a trial start */
-        bw_authority_options o = {.schema = pack.schema, .policies = text, .catalogue = catalogue};
+        bw_authority_options o = {.schema = pack.schema, .policies = text, .entities = entities,
+                                  .catalogue = catalogue};
         bw_config_place(c, &o.at);
         s = bw_authority_new(ctx, &o, &authority);
     }
@@ -257,20 +256,20 @@ static bw_status key_json(bw_ctx *ctx, const key_options *o, bw_str *out)
     return s;
 }
 
-static bw_status key_add_local(bw_ctx *ctx, const bw_config *c, bw_keys *keys, bw_str text, const char *out)
+static bw_status key_add_local(bw_ctx *ctx, const bw_config *c, const char *dir, bw_keys *keys, bw_str text,
+                               const char *out)
 {
     bw_json *body;
     bw_key_record r;
     bw_pack pack;
+    bw_str entities;
     bw_catalogue *catalogue = NULL;
     char key[BW_KEY_TEXT + 1], id[BW_KEY_ID + 1];
     bw_status s = bw_json_parse(ctx, text, BW_JSON_REQUEST, &body);
     if (s == BW_OK)
         s = bw_key_record_parse(ctx, body, &r);
     if (s == BW_OK)
-        s = bw_pack_read(ctx, bw_pack_folder(ctx, c), &pack);
-    if (s == BW_OK)
-        s = bw_catalogue_parse(ctx, pack.catalogue, (bw_str){NULL, 0}, &catalogue);
+        s = bw_facts_open(ctx, c, dir, &pack, &catalogue, &entities);
     if (s == BW_OK)
         s = bw_v1_key_check(ctx, catalogue, body, &r);
     if (s == BW_OK)
@@ -319,7 +318,7 @@ static bw_status key_local(bw_ctx *ctx, const char *verb, key_options *o)
     if (s == BW_OK && strcmp(verb, "add") == 0) {
         s = key_json(ctx, o, &text);
         if (s == BW_OK)
-            s = key_add_local(ctx, &c, keys, text, o->out);
+            s = key_add_local(ctx, &c, dir, keys, text, o->out);
     } else if (s == BW_OK && strcmp(verb, "list") == 0) {
         s = list_local(ctx, keys);
     } else if (s == BW_OK) {

@@ -31,20 +31,14 @@ typedef struct policy_bench {
     bw_str cell_id;
 } policy_bench;
 
-static bw_status bench_open(bw_ctx *ctx, bw_config *c, const char *file, policy_bench *b)
+static bw_status bench_open(bw_ctx *ctx, bw_config *c, const char *dir, const char *file, policy_bench *b)
 {
     bw_pack pack;
     bw_str text, entities = {NULL, 0};
     bw_authority_options o;
-    bw_status s = bw_pack_read(ctx, bw_pack_folder(ctx, c), &pack);
+    bw_status s = bw_facts_open(ctx, c, dir, &pack, &b->catalogue, &entities);
     if (s == BW_OK)
         s = bw_file_read(ctx, file, BW_POLICIES_BYTES_MAX, &text);
-    if (s == BW_OK && c->entities_file.len > 0) {
-        const char *path = bw_arena_cstr(ctx, c->entities_file);
-        s = path ? bw_file_read(ctx, path, BW_PACK_BYTES_MAX, &entities) : bw_fail_nomem(ctx);
-    }
-    if (s == BW_OK)
-        s = bw_catalogue_parse(ctx, pack.catalogue, (bw_str){NULL, 0}, &b->catalogue);
     if (s != BW_OK)
         return s;
     if (c->cell_country.len == 0)
@@ -144,7 +138,7 @@ int bw_cli_policy(int argc, char **argv)
     bw_ctx *ctx = bw_ctx_new(0);
     bw_status s = ctx && sodium_init() >= 0 ? bw_cli_config(ctx, &set, &c) : BW_ENOMEM;
     if (s == BW_OK)
-        s = bench_open(ctx, &c, words[1], &b);
+        s = bench_open(ctx, &c, set.data, words[1], &b);
     if (s == BW_OK && check)
         (void)printf("%s: accepted\n", words[1]);
     if (s == BW_OK && !check)
@@ -268,7 +262,7 @@ static void check_policies(bw_ctx *ctx, bw_config *c, const char *dir)
 {
     policy_bench b = {0};
     const char *file = bw_path_join(ctx, dir, "policies.cedar");
-    bw_status s = file ? bench_open(ctx, c, file, &b) : BW_ENOMEM;
+    bw_status s = file ? bench_open(ctx, c, dir, file, &b) : BW_ENOMEM;
     note(s == BW_OK, "the policies in force are accepted", s == BW_OK ? "" : bw_ctx_message(ctx));
     if (b.catalogue)
         note(bw_catalogue_has_country(b.catalogue, c->cell_country), "cell.country is in the catalogue", "");

@@ -190,29 +190,40 @@ bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text)
 
 /* ---- opening ---- */
 
-static bw_status optional_file(bw_ctx *ctx, bw_server *s, bw_str named, const char *usual, bw_str *out)
+static bw_status optional_file(bw_ctx *ctx, const char *dir, bw_str named, const char *usual, bw_str *out)
 {
-    const char *path = named.len > 0 ? bw_arena_cstr(ctx, named) : bw_path_join(ctx, s->dir, usual);
+    const char *path = NULL;
     *out = (bw_str){NULL, 0};
+    if (named.len == 0 && !dir)
+        return BW_OK;
+    path = named.len > 0 ? bw_arena_cstr(ctx, named) : bw_path_join(ctx, dir, usual);
     if (!path)
         return bw_fail_nomem(ctx);
     bw_status st = bw_file_read(ctx, path, BW_PACK_BYTES_MAX, out);
     return st == BW_ENOTFOUND && named.len == 0 ? BW_OK : st;
 }
 
+bw_status bw_facts_open(bw_ctx *ctx, const bw_config *c, const char *dir, bw_pack *pack,
+                        bw_catalogue **catalogue, bw_str *entities)
+{
+    bw_str overlay;
+    bw_status s = bw_pack_read(ctx, bw_pack_folder(ctx, c), pack);
+    if (s == BW_OK)
+        s = optional_file(ctx, dir, c->catalogue_file, "catalogue.json", &overlay);
+    if (s == BW_OK)
+        s = optional_file(ctx, dir, c->entities_file, "entities.json", entities);
+    if (s == BW_OK)
+        s = bw_catalogue_parse(ctx, pack->catalogue, overlay, catalogue);
+    return s;
+}
+
 static bw_status open_policies(bw_ctx *ctx, bw_server *s)
 {
     bw_pack pack;
-    bw_str overlay, entities, policies;
-    bw_status st = bw_pack_read(ctx, bw_pack_folder(ctx, &s->config), &pack);
-    if (st == BW_OK)
-        st = optional_file(ctx, s, s->config.catalogue_file, "catalogue.json", &overlay);
-    if (st == BW_OK)
-        st = optional_file(ctx, s, s->config.entities_file, "entities.json", &entities);
+    bw_str entities, policies;
+    bw_status st = bw_facts_open(ctx, &s->config, s->dir, &pack, &s->catalogue, &entities);
     if (st == BW_OK)
         st = read_in(ctx, s->dir, "policies.cedar", &policies);
-    if (st == BW_OK)
-        st = bw_catalogue_parse(ctx, pack.catalogue, overlay, &s->catalogue);
     if (st != BW_OK)
         return st;
     if (!bw_catalogue_has_country(s->catalogue, s->config.cell_country))

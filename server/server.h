@@ -69,5 +69,9 @@ typedef struct bw_pack {
     bw_str schema, policies, catalogue;
 } bw_pack;
 BW_MUST_USE bw_status bw_pack_read(bw_ctx *ctx, const char *folder, bw_pack *out);
+/* The pack, the catalogue with the operator's own merged over it, the operator's entities: as
+ * `serve` reads them, for the commands. dir: the data folder, or NULL = only what is named. */
+BW_MUST_USE bw_status bw_facts_open(bw_ctx *ctx, const bw_config *c, const char *dir, bw_pack *pack,
+                                    bw_catalogue **catalogue, bw_str *entities);
 const char *bw_pack_folder(bw_ctx *ctx, const bw_config *c); /* NULL: none is installed */
 #endif

@@ -356,3 +356,22 @@ def test_disk_full__writes_are_absent_and_all_recovers(tmp_path):
             assert c.cli("audit", "verify", "--data", c.data).returncode == 0
     finally:
         subprocess.run(["umount", "-l", disk], check=False)
+
+
+def test_facts__the_operators_own_reach_serve_and_commands(tmp_path):
+    """catalogue.json and entities.json of the data folder: new words and legal entities."""
+    data = tmp_path / "d"
+    data.mkdir()
+    (data / "catalogue.json").write_text(json.dumps({
+        "schema": "bailiwick.catalogue/1",
+        "vocabulary": {"purposes": [{"word": "own-purpose", "date": "2026-11-30", "source": "test"}]}}))
+    assert run("init", "--data", data, "--admin-key-file", tmp_path / "k", *PLACE).returncode == 0
+    add = ["key", "add", "--data", data, "--principal", "ana", "--tenant", "acme", "--seat", "FR"]
+    r = run(*add, "--purposes", "own-purpose")
+    assert r.returncode == 0, r.stderr
+    assert run(*add, "--purposes", "nobodys-purpose").returncode == 1
+    key = r.stdout.strip()
+    with Cell(dev=False, data=str(data)) as c:
+        r = c.post("/v1/authorize", {"action": "Query", "labels": dict(LABELS, purposes=["own-purpose"])}, key=key,
+                   headers={"x-bailiwick-purpose": "own-purpose"})
+        assert r.status == 200, r
