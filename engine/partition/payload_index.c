@@ -627,3 +627,56 @@ void bw_payload_index_present(const bw_payload_index *ix, bw_bitmap *out)
 {
     set_or(ix->nonnull, out);
 }
+
+/* ---- walking the values ---- */
+
+bool bw_payload_index_walks(const bw_payload_index *ix, bw_value_kind kind)
+{
+    return kind != BW_VALUE_INT && holds_kind(ix, kind);
+}
+
+size_t bw_payload_index_values(const bw_payload_index *ix)
+{
+    return ix->kind == KIND_BOOL ? 2 : bw_map_count(ix->strings);
+}
+
+typedef struct counting {
+    const bw_bitmap *rows;
+    uint64_t n;
+} counting;
+
+static bool count_row(uint32_t row, void *arg)
+{
+    counting *c = arg;
+    if (row >= c->rows->nbits)
+        return false;
+    c->n += bw_bitmap_get(c->rows, row);
+    return true;
+}
+
+static uint64_t count_set(const roaring_bitmap_t *set, const bw_bitmap *rows)
+{
+    counting c = {rows, 0};
+    roaring_iterate(set, count_row, &c);
+    return c.n;
+}
+
+void bw_payload_index_walk(const bw_payload_index *ix, const bw_bitmap *rows,
+                           bw_index_value_fn fn, void *arg)
+{
+    bw_str key;
+    uint64_t *slot, n;
+    for (int truth = 0; ix->kind == KIND_BOOL && truth < 2; truth++) {
+        bw_value v = {.kind = BW_VALUE_BOOL, .boolean = truth};
+        if ((n = count_set(ix->bools[truth], rows)) > 0 && !fn(arg, &v, n))
+            return;
+    }
+    for (size_t it = 0;
+         ix->kind == KIND_STRING && bw_map_next(ix->strings, &it, &key, &slot);) {
+        bw_value v = {.kind = BW_VALUE_STRING, .str = key};
+        n = *slot & 1 ? bw_bitmap_get(rows, *slot >> 1)
+                      : count_set(posting_set(*slot), rows);
+        if (n > 0 && !fn(arg, &v, n))
+            return;
+    }
+}

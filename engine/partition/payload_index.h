@@ -30,4 +30,13 @@ BW_MUST_USE bw_status bw_payload_index_lookup(bw_ctx *ctx, const bw_payload_inde
                                               bw_lookup_kind *kind);
 /* Rows below out->nbits that hold a non-null value at the field. */
 void bw_payload_index_present(const bw_payload_index *ix, bw_bitmap *out);
+/* Whether it walks values of this kind: strings of keyword and uuid, booleans of bool.
+ */
+bool bw_payload_index_walks(const bw_payload_index *ix, bw_value_kind kind);
+size_t bw_payload_index_values(const bw_payload_index *ix);
+/* Each value with the number of rows of `rows` that hold it, unless that is 0, until fn
+ * returns false. The value's bytes are the index's own. */
+typedef bool (*bw_index_value_fn)(void *arg, const bw_value *value, uint64_t count);
+void bw_payload_index_walk(const bw_payload_index *ix, const bw_bitmap *rows,
+                           bw_index_value_fn fn, void *arg);
 #endif

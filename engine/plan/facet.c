@@ -1,14 +1,18 @@
 /* Facets: how many points hold each value of an indexed field.
  *
- * The values are read from the payloads of the rows that the filter leaves, by the
- * index's kind (keyword and uuid: strings, integer: integers, bool: booleans); a point
- * counts once for each distinct value. The index only gives the right to ask. */
+ * The values are those of the index's kind (keyword and uuid: strings, integer:
+ * integers, bool: booleans); a point counts once for each distinct value. They come
+ * from the index's postings when many rows are asked for, else (and for integers, whose
+ * index does not keep a row's equal values together) from the payloads of those rows.
+ */
 #include "../base/map.h"
+#include "../partition/payload_index.h"
 #include "result.h"
 #include <stdlib.h>
 
 typedef struct tally {
     bw_ctx *ctx;
+    bw_str key;
     bw_value_kind kind;
     bw_path path;
     bw_map *map; /* value bytes -> place */
@@ -56,24 +60,31 @@ static bw_status tally_grow(tally *t)
     return t->hits && t->last ? BW_OK : BW_ENOMEM;
 }
 
+/* The value's place among the hits, made if it is new; NULL: no memory. */
+static uint64_t *tally_place(tally *t, bw_value *v)
+{
+    bool fresh = false;
+    uint64_t *slot = tally_slot(t, v, &fresh);
+    if (!slot || !fresh)
+        return slot;
+    if (t->n == t->cap && tally_grow(t) != BW_OK)
+        return NULL;
+    if (v->kind == BW_VALUE_STRING && bw_arena_str(t->ctx, v->str, &v->str) != BW_OK)
+        return NULL;
+    t->hits[t->n] = (bw_facet_hit){*v, 0};
+    t->last[t->n] = 0;
+    *slot = t->n++;
+    return slot;
+}
+
 static bw_status tally_scalar(tally *t, bw_str raw)
 {
     bw_value v;
-    bool fresh = false;
     if (!bw_raw_value(raw, &t->scratch, &v) || v.kind != t->kind)
         return t->scratch.failed ? bw_fail_nomem(t->ctx) : BW_OK;
-    uint64_t *slot = tally_slot(t, &v, &fresh);
+    uint64_t *slot = tally_place(t, &v);
     if (!slot)
         return bw_fail_nomem(t->ctx);
-    if (fresh) {
-        if (t->n == t->cap && tally_grow(t) != BW_OK)
-            return BW_ENOMEM;
-        *slot = t->n;
-        if (v.kind == BW_VALUE_STRING && bw_arena_str(t->ctx, v.str, &v.str) != BW_OK)
-            return BW_ENOMEM;
-        t->hits[t->n] = (bw_facet_hit){v, 0};
-        t->last[t->n++] = 0;
-    }
     if (t->last[*slot] != t->row) {
         t->last[*slot] = t->row;
         t->hits[*slot].count++;
@@ -94,6 +105,35 @@ static bool tally_value(void *arg, bw_str raw)
     return t->status == BW_OK;
 }
 
+static bool tally_posting(void *arg, const bw_value *value, uint64_t count)
+{
+    tally *t = arg;
+    bw_value v = *value;
+    uint64_t *slot = tally_place(t, &v);
+    if (!slot)
+        t->status = bw_fail_nomem(t->ctx);
+    else
+        t->hits[*slot].count += count;
+    return slot != NULL;
+}
+
+/* Whether the index's values were counted: it walks, and has not many more values than
+ * there are rows to read. */
+static bool tally_index(tally *t, const bw_snapshot *s, bw_str key,
+                        const bw_bitmap *rows)
+{
+    bool done = false;
+    bw_snapshot_index_rdlock(s);
+    const bw_payload_index *ix = bw_snapshot_payload_index(s, key);
+    if (ix && bw_payload_index_walks(ix, t->kind) &&
+        bw_payload_index_values(ix) / 4 <= bw_bitmap_count(rows)) {
+        bw_payload_index_walk(ix, rows, tally_posting, t);
+        done = true;
+    }
+    bw_snapshot_index_unlock(s);
+    return done;
+}
+
 static bw_status tally_part(tally *t, bw_plan *p, bw_scope *scope, size_t part)
 {
     const bw_bitmap *rows;
@@ -101,6 +141,8 @@ static bw_status tally_part(tally *t, bw_plan *p, bw_scope *scope, size_t part)
     bw_status st = bw_scope_rows(p, scope, part, true, &rows, &any);
     if (st != BW_OK || !any)
         return st;
+    if (tally_index(t, p->view->parts[part], t->key, rows))
+        return t->status != BW_OK ? t->status : bw_ctx_check(t->ctx);
     for (size_t r = bw_bitmap_next(rows, 0); r < rows->nbits;
          r = bw_bitmap_next(rows, r + 1)) {
         bw_row row;
@@ -133,6 +175,7 @@ static bw_status run_facet(bw_result *r, bw_str key, const bw_filter *filter, ta
                        "No appropriate index for faceting: `%.*s`. Please create one "
                        "to facet on this field.",
                        (int)(key.len < 100 ? key.len : 100), key.ptr ? key.ptr : "");
+    t->key = key;
     t->map = bw_map_new();
     if (!t->map)
         return bw_fail_nomem(p->ctx);

@@ -370,6 +370,24 @@ static void test_facet__counts_points_by_value(void **state)
     assert_int_equal(points, 3);
 }
 
+/* Few rows among many values are read, many rows are counted by the index: one answer.
+ */
+static void test_facet__index_and_payloads_agree(void **state)
+{
+    fixture *f = *state;
+    for (uint64_t i = 0; i < 60; i++)
+        fx_put(f, (int)(i % 2), i, 1, 1,
+               bw_arena_printf(f->ctx, "{\"k\":[\"v%llu\",\"v%llu\",\"v%llu\",1]}",
+                               (unsigned long long)i, (unsigned long long)(i / 2),
+                               (unsigned long long)i));
+    fx_index(f, "k", "keyword");
+    assert_string_equal(facet(f, "k", "{\"must\":[{\"has_id\":[7]}]}", 10),
+                        "v3:1 v7:1");
+    assert_string_equal(facet(f, "k", NULL, 4), "v1:3 v10:3 v11:3 v12:3");
+    fx_index(f, "k", "uuid");
+    assert_string_equal(facet(f, "k", NULL, 2), "v1:3 v10:3");
+}
+
 /* ---- groups ---- */
 
 static void test_groups__best_values_with_their_best_points(void **state)
@@ -569,6 +587,8 @@ static void test_explain__equal_filters_are_selected_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_facet__index_and_payloads_agree, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_explain__equal_filters_are_selected_once,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_copies__lowest_class_is_shown_everywhere,
