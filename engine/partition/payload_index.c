@@ -680,3 +680,32 @@ void bw_payload_index_walk(const bw_payload_index *ix, const bw_bitmap *rows,
             return;
     }
 }
+
+size_t bw_payload_index_sorted(const bw_payload_index *ix, bool dates)
+{
+    size_t n = ix->ntail;
+    if (ix->kind != (dates ? KIND_DATE : KIND_NUMBER))
+        return 0;
+    for (size_t i = 0; i < ix->nruns; i++)
+        n += ix->runs[i].n;
+    return n;
+}
+
+static void walk_run(const num *items, size_t n, bool falling, bw_index_number_fn fn,
+                     void *arg)
+{
+    for (size_t i = 0; i < n; i++) {
+        const num *x = &items[falling ? n - 1 - i : i];
+        bw_number v = num_value(x);
+        if (!fn(arg, &v, x->row))
+            return;
+    }
+}
+
+void bw_payload_index_walk_sorted(const bw_payload_index *ix, bool falling,
+                                  bw_index_number_fn fn, void *arg)
+{
+    for (size_t i = 0; i < ix->nruns; i++)
+        walk_run(ix->runs[i].items, ix->runs[i].n, falling, fn, arg);
+    walk_run(ix->tail, ix->ntail, falling, fn, arg);
+}

@@ -39,4 +39,12 @@ size_t bw_payload_index_values(const bw_payload_index *ix);
 typedef bool (*bw_index_value_fn)(void *arg, const bw_value *value, uint64_t count);
 void bw_payload_index_walk(const bw_payload_index *ix, const bw_bitmap *rows,
                            bw_index_value_fn fn, void *arg);
+/* Entries of an index that sorts numbers (dates: instants in nanoseconds); 0: it sorts
+ * none of that sort. */
+size_t bw_payload_index_sorted(const bw_payload_index *ix, bool dates);
+/* Walks its sorted runs one after the other, each rising or falling; fn returns false
+ * to leave a run: what follows there is no better. */
+typedef bool (*bw_index_number_fn)(void *arg, const bw_number *value, uint32_t row);
+void bw_payload_index_walk_sorted(const bw_payload_index *ix, bool falling,
+                                  bw_index_number_fn fn, void *arg);
 #endif

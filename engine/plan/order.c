@@ -9,6 +9,7 @@
  * point with several values comes several times; an integer index holds whole numbers
  * only (42.0 is 42), a date's order value is in microseconds. Equal values come in id
  * order. */
+#include "../partition/payload_index.h"
 #include "explain.h"
 #include "plan.h"
 #include <math.h>
@@ -226,24 +227,27 @@ static bw_number date_value(int64_t ns)
                        (double)us};
 }
 
+/* A number of the field as an order value; false: the index's type does not hold it. */
+static bool order_number(const ordering *o, bw_number *v)
+{
+    if (o->type == ORDER_FLOAT || v->is_int)
+        return true;
+    double d = v->real;
+    if (d != floor(d) || fabs(d) >= 9007199254740992.0)
+        return false;
+    *v = (bw_number){true, d < 0, (uint64_t)fabs(d), d};
+    return true;
+}
+
 static bool order_value(ordering *o, bw_str raw, bw_number *out)
 {
     bw_str s;
     int64_t ns;
-    if (o->type == ORDER_DATE) {
-        if (!bw_raw_string(raw, &o->scratch, &s) || !bw_payload_time(s, &ns))
-            return false;
-        *out = date_value(ns);
-        return true;
-    }
-    if (!bw_raw_number(raw, out))
+    if (o->type != ORDER_DATE)
+        return bw_raw_number(raw, out) && order_number(o, out);
+    if (!bw_raw_string(raw, &o->scratch, &s) || !bw_payload_time(s, &ns))
         return false;
-    if (o->type == ORDER_FLOAT || out->is_int)
-        return true;
-    double d = out->real;
-    if (d != floor(d) || fabs(d) >= 9007199254740992.0)
-        return false;
-    *out = (bw_number){true, d < 0, (uint64_t)fabs(d), d};
+    *out = date_value(ns);
     return true;
 }
 
@@ -331,6 +335,63 @@ static bool order_visit(void *arg, bw_str raw)
     return o->status == BW_OK;
 }
 
+/* ---- by value, from the index ---- */
+
+typedef struct order_walk {
+    ordering *o;
+    const bw_snapshot *s;
+    const bw_bitmap *rows;
+    size_t part;
+    uint64_t steps;
+} order_walk;
+
+/* Leaves a run once it is worse than all that is kept. Between dates of one microsecond
+ * and before start_from it just goes on. */
+static bool order_entry(void *arg, const bw_number *value, uint32_t row)
+{
+    order_walk *w = arg;
+    ordering *o = w->o;
+    bw_number v = *value;
+    if (++w->steps % BW_PLAN_CHECK_ROWS == 0)
+        o->status = bw_ctx_check(o->p->ctx);
+    if (o->type == ORDER_DATE)
+        v = date_value(v.negative ? (int64_t)(0 - v.mag) : (int64_t)v.mag);
+    else if (!order_number(o, &v))
+        return o->status == BW_OK;
+    if (o->n == o->k) {
+        int c = o->k ? bw_number_cmp(&v, &o->heap[0].order) : 0;
+        if (o->k == 0 || (o->by->descending ? c < 0 : c > 0))
+            return false;
+    }
+    if (bw_bitmap_get(w->rows, row) && order_started(o, &v)) {
+        o->item = (bw_scored){.key = 1,
+                              .score = 1,
+                              .part = (uint32_t)w->part,
+                              .row = row,
+                              .id = *bw_snapshot_id(w->s, row),
+                              .has_order = true,
+                              .order = v};
+        order_push(o);
+    }
+    return o->status == BW_OK;
+}
+
+/* Whether the index gave the partition's entries: it must sort them, and not have many
+ * more than there are rows to read. */
+static bool order_index(ordering *o, order_walk *w)
+{
+    bool done = false;
+    bw_snapshot_index_rdlock(w->s);
+    const bw_payload_index *ix = bw_snapshot_payload_index(w->s, o->by->key);
+    size_t n = ix ? bw_payload_index_sorted(ix, o->type == ORDER_DATE) : 0;
+    if (n > 0 && n / 16 <= bw_bitmap_count(w->rows)) {
+        bw_payload_index_walk_sorted(ix, o->by->descending, order_entry, w);
+        done = true;
+    }
+    bw_snapshot_index_unlock(w->s);
+    return done;
+}
+
 static bw_status order_part(ordering *o, bw_scope *scope, size_t part)
 {
     const bw_bitmap *rows;
@@ -340,6 +401,11 @@ static bw_status order_part(ordering *o, bw_scope *scope, size_t part)
     if (st != BW_OK || !any)
         return st;
     bw_search_trace trace = {0};
+    order_walk walk = {o, s, rows, part, 0};
+    if (order_index(o, &walk)) { /* its steps depend on rows long dead: not told */
+        bw_explain_search_done(scope->trace, part, &trace);
+        return o->status != BW_OK ? o->status : bw_ctx_check(o->p->ctx);
+    }
     for (size_t r = bw_bitmap_next(rows, 0); r < rows->nbits;
          r = bw_bitmap_next(rows, r + 1)) {
         bw_row row;

@@ -1,6 +1,7 @@
 /* Scroll, count, facet, groups, retrieve, order_by, copies, permits, expiry, lookups.
  */
 #include "plan_fixture.h"
+#include "rnd.h"
 
 static int setup(void **state)
 {
@@ -333,6 +334,81 @@ static void test_order_by__dates_are_microseconds(void **state)
     bw_result_free(r);
 }
 
+typedef struct entry {
+    double value;
+    uint64_t id;
+} entry;
+static bool entries_fall;
+
+static int cmp_entry(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    if (x->value != y->value)
+        return (x->value < y->value) != entries_fall ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* Few rows are read, many come from the index's runs: both are the sorted list. */
+static void test_order_by__index_and_payloads_agree(void **state)
+{
+    enum { N = 700 };
+    fixture *f = *state;
+    rnd r = rnd_start("order_by", 11);
+    entry all[2 * N], want[2 * N];
+    size_t n = 0;
+    for (uint64_t i = 0; i < N; i++) {
+        size_t values = rnd_below(&r, 3);
+        bw_buf b = {0};
+        bw_buf_puts(&b, "{\"n\":[\"x\"");
+        for (size_t j = 0; j < values; j++) {
+            all[n] = (entry){(double)rnd_below(&r, 300) / 2 - 50, i};
+            bw_buf_printf(&b, ",%.1f", all[n++].value);
+        }
+        bw_buf_puts(&b, "]}");
+        bw_buf_putc(&b, '\0');
+        fx_put(f, (int)(i % 3), i, 1, 1, b.ptr);
+        bw_buf_clear(&b);
+    }
+    fx_index(f, "n", "float");
+    for (int round = 0; round < 60; round++) {
+        uint64_t from_id = rnd_below(&r, 3) ? 0 : N - 5; /* few rows */
+        uint32_t limit = (uint32_t)rnd_below(&r, 40);
+        bw_order_by by = {.key = BW_STR("n"),
+                          .descending = rnd_below(&r, 2),
+                          .has_start_from = rnd_below(&r, 2),
+                          .start_from = {.real = (double)rnd_below(&r, 100) - 50}};
+        size_t m = 0, got;
+        for (size_t i = 0; i < n; i++) {
+            bool started = !by.has_start_from ||
+                           (by.descending ? all[i].value <= by.start_from.real
+                                          : all[i].value >= by.start_from.real);
+            if (started && all[i].id >= from_id)
+                want[m++] = all[i];
+        }
+        entries_fall = by.descending;
+        qsort(want, m, sizeof *want, cmp_entry);
+        bw_point_id ids[5];
+        for (uint64_t i = 0; i < 5; i++)
+            ids[i] = fx_id(N - 5 + i);
+        bw_condition c = {.kind = BW_COND_HAS_ID, .ids = ids, .nids = 5};
+        bw_filter few = {.must = &c, .nmust = 1};
+        bw_scroll s = {.filter = from_id ? &few : NULL,
+                       .limit = limit,
+                       .has_order_by = true,
+                       .order_by = by};
+        bw_result *result;
+        fx_ok(f, f->ctx, bw_scroll_run(f->ctx, f->engine, &f->read, &s, &result));
+        const bw_hit *hits = bw_result_hits(result, 0, &got);
+        assert_int_equal(got, m < limit ? m : limit);
+        for (size_t i = 0; i < got; i++) {
+            assert_int_equal(hits[i].id.lo, want[i].id);
+            assert_true(hits[i].order_value.real == want[i].value);
+        }
+        bw_result_free(result);
+        bw_ctx_reset(f->ctx);
+    }
+}
+
 /* ---- facet ---- */
 
 static void test_facet__counts_points_by_value(void **state)
@@ -587,6 +663,8 @@ static void test_explain__equal_filters_are_selected_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_order_by__index_and_payloads_agree, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_facet__index_and_payloads_agree, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_explain__equal_filters_are_selected_once,
