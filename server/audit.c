@@ -4,17 +4,19 @@
  *
  *   {"seq":N,"time":"…","event":"request",…,"prev":"64 hex","hash":"64 hex"}\n
  *
- * seq counts from 1 without gaps through all files; prev is the hash of the event before
- * (zeros for the first); hash = BLAKE2b-256(prev's 32 bytes, then the line's bytes up to
- * the comma before "hash"). So an event cannot be changed, dropped, added or moved without
- * every later hash changing; that the end is cut shows against a number and hash noted
- * elsewhere (`audit verify --expect`). Signed checkpoints are a later piece.
+ * seq counts from 1 without gaps through all files; prev is the hash of the event
+ * before (zeros for the first); hash = BLAKE2b-256(prev's 32 bytes, then the line's
+ * bytes up to the comma before "hash"). So an event cannot be changed, dropped, added
+ * or moved without every later hash changing; that the end is cut shows against a
+ * number and hash noted elsewhere (`audit verify --expect`). Signed checkpoints are a
+ * later piece.
  *
- * Writer: one write(2) an event under `lock`, so kill -9 loses nothing that was answered;
- * events of writes and denials are also on the disk before the answer (fdatasync by one
- * leader for all who wait). A write that fails is taken back (ftruncate) and the request
- * refused; after a failed sync the log is closed for good until a restart, since the
- * kernel may have dropped the pages (security.md, section 5).
+ * Writer: one write(2) an event under `lock`, so kill -9 loses nothing that was
+ * answered; events of writes and denials are also on the disk before the answer
+ * (fdatasync by one leader for all who wait). A write that fails is taken back
+ * (ftruncate) and the request refused; after a failed sync the log is closed for good
+ * until a restart, since the kernel may have dropped the pages (security.md, section
+ * 5).
  *
  * Crash: at most the last line is torn, and it was answered to nobody. Open cuts it and
  * records the cut. Lock order: lock, then sync_lock. */
@@ -41,8 +43,8 @@ struct bw_audit {
     uint8_t head[BW_AUDIT_HASH];
     uint64_t file, file_bytes, seq;
     uint64_t reserved; /* the file has blocks up to here */
-    bool broken; /* a sync failed, or a torn write could not be taken back */
-    uint64_t *firsts; /* first seq of file i + 1 */
+    bool broken;       /* a sync failed, or a torn write could not be taken back */
+    uint64_t *firsts;  /* first seq of file i + 1 */
     size_t nfirsts, cap_firsts;
     /* guarded by sync_lock (fd changes under both) */
     pthread_mutex_t sync_lock;
@@ -67,20 +69,23 @@ void bw_audit_record_clear(bw_audit_record *a)
     bw_buf_clear(&a->ids);
 }
 
-void bw_audit_add_permit(bw_audit_record *a, bw_action action, const uint8_t digest[16], size_t n)
+void bw_audit_add_permit(bw_audit_record *a, bw_action action, const uint8_t digest[16],
+                         size_t n)
 {
     for (size_t i = 0; i < a->npermits; i++)
-        if (a->permits[i].action == action && memcmp(a->permits[i].digest, digest, 16) == 0)
+        if (a->permits[i].action == action &&
+            memcmp(a->permits[i].digest, digest, 16) == 0)
             return;
     if (a->npermits == BW_AUDIT_PERMITS_MAX)
-        return; /* a request names a handful of collections; caps elsewhere keep it so */
+        return; /* a request names a handful of collections; caps elsewhere keep it so
+                 */
     a->permits[a->npermits].action = action;
     memcpy(a->permits[a->npermits].digest, digest, 16);
     a->permits[a->npermits++].n = (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX);
 }
 
-void bw_audit_add_denial(bw_audit_record *a, bw_action action, const bw_class_id *class_id,
-                         const bw_decision *d)
+void bw_audit_add_denial(bw_audit_record *a, bw_action action,
+                         const bw_class_id *class_id, const bw_decision *d)
 {
     bw_buf names = {0};
     if (a->ndenials == BW_AUDIT_DENIALS_MAX)
@@ -101,7 +106,8 @@ void bw_audit_add_denial(bw_audit_record *a, bw_action action, const bw_class_id
     a->denials[a->ndenials++].policies = kept;
 }
 
-void bw_audit_add_id(bw_audit_record *a, const bw_point_id *id, const bw_class_id *class_id)
+void bw_audit_add_id(bw_audit_record *a, const bw_point_id *id,
+                     const bw_class_id *class_id)
 {
     char hex[BW_CLASS_TEXT + 1];
     if (!a)
@@ -114,12 +120,15 @@ void bw_audit_add_id(bw_audit_record *a, const bw_point_id *id, const bw_class_i
         a->ids_hash = p + (64 - ((uintptr_t)p & 63)) % 64;
         bw_require(crypto_generichash_init(a->ids_hash, NULL, 0, 16) == 0);
     }
-    bw_require(crypto_generichash_update(a->ids_hash, (const unsigned char *)class_id->bytes, 32) == 0);
-    bw_require(crypto_generichash_update(a->ids_hash, (const unsigned char *)id, sizeof *id) == 0);
+    bw_require(crypto_generichash_update(
+                   a->ids_hash, (const unsigned char *)class_id->bytes, 32) == 0);
+    bw_require(crypto_generichash_update(a->ids_hash, (const unsigned char *)id,
+                                         sizeof *id) == 0);
     if (a->nids < BW_AUDIT_IDS_MAX) {
         if (a->nids == 0 || bw_class_id_cmp(class_id, &a->ids_class) != 0) {
             bw_class_id_hex(class_id, hex);
-            bw_buf_printf(&a->ids, "%s{\"class\":\"%s\",\"ids\":[", a->nids ? "]}," : "", hex);
+            bw_buf_printf(&a->ids, "%s{\"class\":\"%s\",\"ids\":[",
+                          a->nids ? "]}," : "", hex);
             a->ids_class = *class_id;
         }
         bw_json_sep(&a->ids);
@@ -161,8 +170,9 @@ static void put_decisions(bw_buf *b, const bw_audit_record *r)
         bw_buf_putc(b, '[');
         for (size_t i = 0; i < r->npermits; i++) {
             sodium_bin2hex(hex, sizeof hex, r->permits[i].digest, 16);
-            bw_buf_printf(b, "%s{\"action\":\"%s\",\"set\":\"%s\",\"classes\":%u}", i ? "," : "",
-                          bw_action_name(r->permits[i].action), hex, r->permits[i].n);
+            bw_buf_printf(b, "%s{\"action\":\"%s\",\"set\":\"%s\",\"classes\":%u}",
+                          i ? "," : "", bw_action_name(r->permits[i].action), hex,
+                          r->permits[i].n);
         }
         bw_buf_putc(b, ']');
     }
@@ -170,7 +180,8 @@ static void put_decisions(bw_buf *b, const bw_audit_record *r)
         bw_json_put_key(b, "denied");
         bw_buf_putc(b, '[');
         for (size_t i = 0; i < r->ndenials; i++) {
-            bw_buf_printf(b, "%s{\"action\":\"%s\"", i ? "," : "", bw_action_name(r->denials[i].action));
+            bw_buf_printf(b, "%s{\"action\":\"%s\"", i ? "," : "",
+                          bw_action_name(r->denials[i].action));
             if (r->denials[i].has_class) {
                 bw_class_id_hex(&r->denials[i].class_id, hex);
                 bw_buf_printf(b, ",\"class\":\"%s\"", hex);
@@ -273,7 +284,8 @@ static bw_status segment_open(bw_ctx *ctx, bw_audit *a, uint64_t file)
     while (a->leader)
         bw_require(pthread_cond_wait(&a->sync_done, &a->sync_lock) == 0);
     int old = a->fd;
-    bool ok = old < 0 || (ftruncate(old, (off_t)a->file_bytes) == 0 && fdatasync(old) == 0);
+    bool ok =
+        old < 0 || (ftruncate(old, (off_t)a->file_bytes) == 0 && fdatasync(old) == 0);
     if (ok) {
         a->fd = fd;
         a->synced = a->seq;
@@ -295,15 +307,16 @@ static bw_status segment_open(bw_ctx *ctx, bw_audit *a, uint64_t file)
     return BW_OK;
 }
 
-/* Blocks past the file's end, so that the event of a write that is about to run cannot fail
- * for want of space: a write that happened and is answered 507 would be neither refused nor
- * acknowledged. A file system without fallocate does without. */
+/* Blocks past the file's end, so that the event of a write that is about to run cannot
+ * fail for want of space: a write that happened and is answered 507 would be neither
+ * refused nor acknowledged. A file system without fallocate does without. */
 bw_status bw_audit_reserve(bw_ctx *ctx, bw_audit *a)
 {
     bw_status s = BW_OK;
     bw_require(pthread_mutex_lock(&a->lock) == 0);
     if (a->reserved < a->file_bytes + RESERVE_MIN) {
-        if (fallocate(a->fd, FALLOC_FL_KEEP_SIZE, (off_t)a->file_bytes, RESERVE_STEP) == 0)
+        if (fallocate(a->fd, FALLOC_FL_KEEP_SIZE, (off_t)a->file_bytes, RESERVE_STEP) ==
+            0)
             a->reserved = a->file_bytes + RESERVE_STEP;
         else if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
             s = bw_fail(ctx, BW_ENOSPACE, "no space for the audit log");
@@ -313,7 +326,8 @@ bw_status bw_audit_reserve(bw_ctx *ctx, bw_audit *a)
 }
 
 /* Appends the finished line; holds lock. */
-static bw_status append(bw_ctx *ctx, bw_audit *a, bw_str line, const uint8_t hash[BW_AUDIT_HASH])
+static bw_status append(bw_ctx *ctx, bw_audit *a, bw_str line,
+                        const uint8_t hash[BW_AUDIT_HASH])
 {
     int err = bw_write_all(a->fd, line.ptr, line.len);
     if (err != 0) {
@@ -334,7 +348,8 @@ static bw_status write_locked(bw_ctx *ctx, bw_audit *a, bw_str members, int64_t 
     uint8_t hash[BW_AUDIT_HASH];
     char when[40], hex[2 * BW_AUDIT_HASH + 1];
     bw_time_format(now_ns ? now_ns : bw_clock_unix_ns(), when);
-    bw_buf_printf(&b, "{\"seq\":%llu,\"time\":\"%s\"", (unsigned long long)(a->seq + 1), when);
+    bw_buf_printf(&b, "{\"seq\":%llu,\"time\":\"%s\"", (unsigned long long)(a->seq + 1),
+                  when);
     if (members.len > 0)
         bw_buf_putc(&b, ',');
     bw_buf_str(&b, members);
@@ -387,7 +402,9 @@ bw_status bw_audit_ready(bw_ctx *ctx, bw_audit *a)
     bw_require(pthread_mutex_lock(&a->sync_lock) == 0);
     bool failed = a->sync_failed;
     bw_require(pthread_mutex_unlock(&a->sync_lock) == 0);
-    return failed ? bw_fail(ctx, BW_EUNAVAILABLE, "the audit log is closed after an error") : BW_OK;
+    return failed
+               ? bw_fail(ctx, BW_EUNAVAILABLE, "the audit log is closed after an error")
+               : BW_OK;
 }
 
 bw_status bw_audit_write(bw_ctx *ctx, bw_audit *a, const bw_audit_record *r, bool sync)
@@ -395,7 +412,8 @@ bw_status bw_audit_write(bw_ctx *ctx, bw_audit *a, const bw_audit_record *r, boo
     bw_buf members = {0};
     uint64_t seq = 0;
     put_members(&members, r);
-    bw_status s = members.failed || r->ids.failed ? bw_fail_nomem(ctx) : bw_audit_ready(ctx, a);
+    bw_status s =
+        members.failed || r->ids.failed ? bw_fail_nomem(ctx) : bw_audit_ready(ctx, a);
     if (s == BW_OK) {
         bw_require(pthread_mutex_lock(&a->lock) == 0);
         if (a->broken)
@@ -424,12 +442,14 @@ void bw_audit_head(bw_audit *a, uint64_t *seq, uint8_t hash[BW_AUDIT_HASH])
 /* ---- opening ---- */
 
 /* First numbers of all files, the chain of the last one, its torn tail cut. */
-static bw_status recover(bw_ctx *ctx, bw_audit *a, const bw_audit__list *files, uint64_t *cut)
+static bw_status recover(bw_ctx *ctx, bw_audit *a, const bw_audit__list *files,
+                         uint64_t *cut)
 {
     for (size_t i = 0; i < files->n; i++) {
         bw_audit__scan scan = {.last = i + 1 == files->n};
         bw_arena_mark mark = bw_arena_mark_get(ctx);
-        bw_status s = bw_audit__scan_file(ctx, a->dir, files->numbers[i], scan.last ? 0 : 1, &scan);
+        bw_status s = bw_audit__scan_file(ctx, a->dir, files->numbers[i],
+                                          scan.last ? 0 : 1, &scan);
         bw_arena_release(ctx, mark);
         if (s != BW_OK)
             return s;
@@ -482,13 +502,15 @@ static bw_status audit_start(bw_ctx *ctx, bw_audit *a)
         bw_audit_record r;
         bw_audit_record_init(&r, ctx, "tail-cut");
         r.folded = cut; /* bytes */
-        bw_log(BW_LOG_WARN, "audit: cut a torn last line of %llu bytes", (unsigned long long)cut);
+        bw_log(BW_LOG_WARN, "audit: cut a torn last line of %llu bytes",
+               (unsigned long long)cut);
         s = bw_audit_write(ctx, a, &r, true);
     }
     return s;
 }
 
-bw_status bw_audit_open(bw_ctx *ctx, const char *dir, uint64_t segment_bytes, bw_audit **out)
+bw_status bw_audit_open(bw_ctx *ctx, const char *dir, uint64_t segment_bytes,
+                        bw_audit **out)
 {
     bw_audit *a = bw_calloc(1, sizeof *a);
     size_t n = strlen(dir) + 1;
@@ -496,7 +518,8 @@ bw_status bw_audit_open(bw_ctx *ctx, const char *dir, uint64_t segment_bytes, bw
         return bw_fail_nomem(ctx);
     a->fd = -1;
     a->segment_bytes = segment_bytes;
-    bw_require(pthread_mutex_init(&a->lock, NULL) == 0 && pthread_mutex_init(&a->sync_lock, NULL) == 0 &&
+    bw_require(pthread_mutex_init(&a->lock, NULL) == 0 &&
+               pthread_mutex_init(&a->sync_lock, NULL) == 0 &&
                pthread_cond_init(&a->sync_done, NULL) == 0);
     a->dir = bw_alloc(n);
     bw_status s = a->dir ? bw_dir_make(ctx, dir) : bw_fail_nomem(ctx);
@@ -542,16 +565,19 @@ static bool matches(bw_ctx *ctx, bw_str line, const bw_audit_filter *f)
 {
     bw_json *o;
     uint64_t status = 0;
-    if (!f->principal.ptr && !f->key.ptr && !f->action.ptr && !f->collection.ptr && !f->event.ptr &&
-        f->status == 0)
+    if (!f->principal.ptr && !f->key.ptr && !f->action.ptr && !f->collection.ptr &&
+        !f->event.ptr && f->status == 0)
         return true;
-    if (bw_json_parse(ctx, line, (bw_json_limits){.depth_max = 8, .bytes_max = BW_AUDIT_LINE_MAX}, &o) != BW_OK)
+    if (bw_json_parse(ctx, line,
+                      (bw_json_limits){.depth_max = 8, .bytes_max = BW_AUDIT_LINE_MAX},
+                      &o) != BW_OK)
         return false;
-    if (f->status && (!bw_json_u64(bw_json_get(o, "status"), &status) || status != (uint64_t)f->status))
+    if (f->status && (!bw_json_u64(bw_json_get(o, "status"), &status) ||
+                      status != (uint64_t)f->status))
         return false;
     return member_is(o, "principal", f->principal) && member_is(o, "key", f->key) &&
-           member_is(o, "action", f->action) && member_is(o, "collection", f->collection) &&
-           member_is(o, "event", f->event);
+           member_is(o, "action", f->action) &&
+           member_is(o, "collection", f->collection) && member_is(o, "event", f->event);
 }
 
 typedef struct query_walk {
@@ -585,7 +611,8 @@ static bool query_line(bw_ctx *ctx, void *arg, uint64_t seq, bw_str line)
     return true;
 }
 
-bw_status bw_audit_query(bw_ctx *ctx, bw_audit *a, const bw_audit_filter *f, bw_buf *out, uint64_t *next)
+bw_status bw_audit_query(bw_ctx *ctx, bw_audit *a, const bw_audit_filter *f,
+                         bw_buf *out, uint64_t *next)
 {
     query_walk w = {.f = f, .out = out};
     uint64_t file = 1, last;

@@ -1,7 +1,7 @@
 /* The audit log: one line of JSON an event, hash-chained, written before every answer.
  *
- * See audit.c for the format and the crash rules. Locked inside. Entries hold ids, policy
- * names and digests; never payloads, texts or vectors. */
+ * See audit.c for the format and the crash rules. Locked inside. Entries hold ids,
+ * policy names and digests; never payloads, texts or vectors. */
 #ifndef BW_AUDIT_H
 #define BW_AUDIT_H
 #include "../policies/decision.h"
@@ -12,13 +12,14 @@ typedef struct bw_audit bw_audit;
 enum {
     BW_AUDIT_HASH = 32,
     BW_AUDIT_LINE_MAX = 1 << 20,
-    BW_AUDIT_IDS_MAX = 2000,   /* ids written out; all are counted and hashed */
+    BW_AUDIT_IDS_MAX = 2000, /* ids written out; all are counted and hashed */
     BW_AUDIT_PERMITS_MAX = 12,
     BW_AUDIT_DENIALS_MAX = 16,
-    BW_AUDIT_TEXT_MAX = 256    /* bytes kept of anything that a client chose */
+    BW_AUDIT_TEXT_MAX = 256 /* bytes kept of anything that a client chose */
 };
 
-/* What one request leaves; filled by the gate and the handler, in the request's arena. */
+/* What one request leaves; filled by the gate and the handler, in the request's arena.
+ */
 struct bw_audit_record {
     bw_ctx *ctx;
     const char *event; /* "request", "begin" (a write is about to run), "refused", … */
@@ -53,18 +54,22 @@ struct bw_audit_record {
 
 void bw_audit_record_init(bw_audit_record *a, bw_ctx *ctx, const char *event);
 void bw_audit_record_clear(bw_audit_record *a);
-void bw_audit_add_permit(bw_audit_record *a, bw_action action, const uint8_t digest[16], size_t n);
-void bw_audit_add_denial(bw_audit_record *a, bw_action action, const bw_class_id *class_id,
-                         const bw_decision *d);
+void bw_audit_add_permit(bw_audit_record *a, bw_action action, const uint8_t digest[16],
+                         size_t n);
+void bw_audit_add_denial(bw_audit_record *a, bw_action action,
+                         const bw_class_id *class_id, const bw_decision *d);
 
 /* Opens (or makes) the folder; a tail that a crash tore is cut and the cut is recorded.
  * BW_ECORRUPT when the last file's chain does not hold. */
-BW_MUST_USE bw_status bw_audit_open(bw_ctx *ctx, const char *dir, uint64_t segment_bytes, bw_audit **out);
+BW_MUST_USE bw_status bw_audit_open(bw_ctx *ctx, const char *dir,
+                                    uint64_t segment_bytes, bw_audit **out);
 void bw_audit_close(bw_audit *a); /* syncs; NULL is accepted */
 /* Appends one event; sync: returns when it is on the disk (shared with others' syncs).
  * Any failure means: refuse the request. */
-BW_MUST_USE bw_status bw_audit_write(bw_ctx *ctx, bw_audit *a, const bw_audit_record *r, bool sync);
-/* Before a write runs: makes sure that its event will have room. BW_ENOSPACE: refuse it. */
+BW_MUST_USE bw_status bw_audit_write(bw_ctx *ctx, bw_audit *a, const bw_audit_record *r,
+                                     bool sync);
+/* Before a write runs: makes sure that its event will have room. BW_ENOSPACE: refuse
+ * it. */
 BW_MUST_USE bw_status bw_audit_reserve(bw_ctx *ctx, bw_audit *a);
 BW_MUST_USE bw_status bw_audit_ready(bw_ctx *ctx, bw_audit *a); /* not broken */
 /* The last event's number and hash. */
@@ -75,20 +80,21 @@ typedef struct bw_audit_filter {
     bool has_after; /* false: the last `limit` events */
     uint32_t limit; /* 1 … 1,000 */
     bw_str principal, key, action, collection, event; /* none = any */
-    int status;     /* 0 = any */
+    int status;                                       /* 0 = any */
 } bw_audit_filter;
-/* The matching lines as members of a JSON list; *next is the number to go on after, or 0
- * at the end. One call looks through 64 MiB at most. */
-BW_MUST_USE bw_status bw_audit_query(bw_ctx *ctx, bw_audit *a, const bw_audit_filter *f, bw_buf *out,
-                                     uint64_t *next);
+/* The matching lines as members of a JSON list; *next is the number to go on after, or
+ * 0 at the end. One call looks through 64 MiB at most. */
+BW_MUST_USE bw_status bw_audit_query(bw_ctx *ctx, bw_audit *a, const bw_audit_filter *f,
+                                     bw_buf *out, uint64_t *next);
 
 typedef struct bw_audit_report {
     uint64_t events, files, first_seq, last_seq;
     uint8_t head[BW_AUDIT_HASH];
     bool expected_found; /* the event asked for is there with that hash */
 } bw_audit_report;
-/* Offline: the whole chain of a folder. expect_seq 0 = nothing expected. BW_ECORRUPT names
- * the file and line. */
+/* Offline: the whole chain of a folder. expect_seq 0 = nothing expected. BW_ECORRUPT
+ * names the file and line. */
 BW_MUST_USE bw_status bw_audit_verify(bw_ctx *ctx, const char *dir, uint64_t expect_seq,
-                                      const uint8_t expect_hash[BW_AUDIT_HASH], bw_audit_report *out);
+                                      const uint8_t expect_hash[BW_AUDIT_HASH],
+                                      bw_audit_report *out);
 #endif

@@ -14,19 +14,24 @@
 enum { READ_CHUNK = 1 << 16 };
 #define HASH_MEMBER ",\"hash\":\""
 #define PREV_MEMBER ",\"prev\":\""
-enum { HASH_TAIL = sizeof HASH_MEMBER - 1 + 64 + 2, PREV_TAIL = sizeof PREV_MEMBER - 1 + 64 + 1 };
+enum {
+    HASH_TAIL = sizeof HASH_MEMBER - 1 + 64 + 2,
+    PREV_TAIL = sizeof PREV_MEMBER - 1 + 64 + 1
+};
 
 const char *bw_audit__path(bw_ctx *ctx, const char *dir, uint64_t number)
 {
     return bw_arena_printf(ctx, "%s/%08llu.jsonl", dir, (unsigned long long)number);
 }
 
-void bw_audit__hash(const uint8_t prev[BW_AUDIT_HASH], bw_str bytes, uint8_t out[BW_AUDIT_HASH])
+void bw_audit__hash(const uint8_t prev[BW_AUDIT_HASH], bw_str bytes,
+                    uint8_t out[BW_AUDIT_HASH])
 {
     crypto_generichash_state st;
     bw_require(crypto_generichash_init(&st, NULL, 0, BW_AUDIT_HASH) == 0 &&
                crypto_generichash_update(&st, prev, BW_AUDIT_HASH) == 0 &&
-               crypto_generichash_update(&st, (const unsigned char *)bytes.ptr, bytes.len) == 0 &&
+               crypto_generichash_update(&st, (const unsigned char *)bytes.ptr,
+                                         bytes.len) == 0 &&
                crypto_generichash_final(&st, out, BW_AUDIT_HASH) == 0);
 }
 
@@ -86,18 +91,21 @@ bw_status bw_audit__list_files(bw_ctx *ctx, const char *dir, bw_audit__list *out
 typedef struct line_reader {
     int fd;
     bw_buf buf;
-    size_t at; /* next byte to look at */
+    size_t at;       /* next byte to look at */
     uint64_t offset; /* of buf's first byte in the file */
     bool eof;
 } line_reader;
 
-/* The next whole line without its LF; *more false at the end (a torn rest stays in buf). */
+/* The next whole line without its LF; *more false at the end (a torn rest stays in
+ * buf). */
 static bw_status line_next(bw_ctx *ctx, line_reader *r, bw_str *line, bool *more)
 {
     char chunk[READ_CHUNK];
     size_t from = r->at;
     for (;;) {
-        char *lf = r->buf.len > from ? memchr(r->buf.ptr + from, '\n', r->buf.len - from) : NULL;
+        char *lf = r->buf.len > from
+                       ? memchr(r->buf.ptr + from, '\n', r->buf.len - from)
+                       : NULL;
         if (lf) {
             *line = (bw_str){r->buf.ptr + r->at, (size_t)(lf - r->buf.ptr) - r->at};
             r->at = (size_t)(lf - r->buf.ptr) + 1;
@@ -147,7 +155,8 @@ static bool hex32(const char *p, uint8_t out[BW_AUDIT_HASH])
 {
     size_t got = 0;
     const char *end = NULL;
-    if (sodium_hex2bin(out, BW_AUDIT_HASH, p, 2 * BW_AUDIT_HASH, NULL, &got, &end) != 0 ||
+    if (sodium_hex2bin(out, BW_AUDIT_HASH, p, 2 * BW_AUDIT_HASH, NULL, &got, &end) !=
+            0 ||
         got != BW_AUDIT_HASH || end != p + 2 * BW_AUDIT_HASH)
         return false;
     for (size_t i = 0; i < 2 * BW_AUDIT_HASH; i++)
@@ -157,22 +166,26 @@ static bool hex32(const char *p, uint8_t out[BW_AUDIT_HASH])
 }
 
 /* Splits a line into its number, prev and hash, and checks the hash. */
-static bool line_check(bw_str line, uint64_t *seq, uint8_t prev[BW_AUDIT_HASH], uint8_t hash[BW_AUDIT_HASH])
+static bool line_check(bw_str line, uint64_t *seq, uint8_t prev[BW_AUDIT_HASH],
+                       uint8_t hash[BW_AUDIT_HASH])
 {
     uint8_t want[BW_AUDIT_HASH];
     if (line.len < HASH_TAIL + PREV_TAIL || !line_seq(line, seq))
         return false;
     const char *tail = line.ptr + line.len - HASH_TAIL;
     const char *before = tail - PREV_TAIL;
-    if (memcmp(tail, HASH_MEMBER, sizeof HASH_MEMBER - 1) != 0 || memcmp(tail + HASH_TAIL - 2, "\"}", 2) != 0 ||
+    if (memcmp(tail, HASH_MEMBER, sizeof HASH_MEMBER - 1) != 0 ||
+        memcmp(tail + HASH_TAIL - 2, "\"}", 2) != 0 ||
         memcmp(before, PREV_MEMBER, sizeof PREV_MEMBER - 1) != 0 || tail[-1] != '"' ||
-        !hex32(tail + sizeof HASH_MEMBER - 1, hash) || !hex32(before + sizeof PREV_MEMBER - 1, prev))
+        !hex32(tail + sizeof HASH_MEMBER - 1, hash) ||
+        !hex32(before + sizeof PREV_MEMBER - 1, prev))
         return false;
     bw_audit__hash(prev, (bw_str){line.ptr, (size_t)(tail - line.ptr)}, want);
     return memcmp(want, hash, BW_AUDIT_HASH) == 0;
 }
 
-static bw_status reader_open(bw_ctx *ctx, const char *dir, uint64_t number, line_reader *r)
+static bw_status reader_open(bw_ctx *ctx, const char *dir, uint64_t number,
+                             line_reader *r)
 {
     const char *path = bw_audit__path(ctx, dir, number);
     memset(r, 0, sizeof *r);
@@ -190,7 +203,8 @@ static void reader_close(line_reader *r)
 }
 
 /* Walks one file; checks each line against the one before when there is one. */
-static bw_status scan(bw_ctx *ctx, line_reader *r, uint64_t number, uint64_t lines_max, bw_audit__scan *out)
+static bw_status scan(bw_ctx *ctx, line_reader *r, uint64_t number, uint64_t lines_max,
+                      bw_audit__scan *out)
 {
     bw_str line;
     bool more = true;
@@ -202,12 +216,16 @@ static bw_status scan(bw_ctx *ctx, line_reader *r, uint64_t number, uint64_t lin
         if (s != BW_OK || !more)
             break;
         if (!line_check(line, &seq, prev, hash))
-            return bw_fail(ctx, BW_ECORRUPT, "audit: %08llu.jsonl, line %llu does not fit its hash",
-                           (unsigned long long)number, (unsigned long long)(out->lines + 1));
+            return bw_fail(ctx, BW_ECORRUPT,
+                           "audit: %08llu.jsonl, line %llu does not fit its hash",
+                           (unsigned long long)number,
+                           (unsigned long long)(out->lines + 1));
         if (out->lines > 0 &&
             (seq != out->last_seq + 1 || memcmp(prev, out->head, BW_AUDIT_HASH) != 0))
-            return bw_fail(ctx, BW_ECORRUPT, "audit: %08llu.jsonl, line %llu does not follow the one before",
-                           (unsigned long long)number, (unsigned long long)(out->lines + 1));
+            return bw_fail(
+                ctx, BW_ECORRUPT,
+                "audit: %08llu.jsonl, line %llu does not follow the one before",
+                (unsigned long long)number, (unsigned long long)(out->lines + 1));
         if (out->lines == 0) {
             out->first_seq = seq;
             memcpy(out->first_prev, prev, BW_AUDIT_HASH);
@@ -219,15 +237,16 @@ static bw_status scan(bw_ctx *ctx, line_reader *r, uint64_t number, uint64_t lin
     }
     if (s == BW_OK && !more) {
         if (r->buf.len - r->at > BW_AUDIT_LINE_MAX)
-            return bw_fail(ctx, BW_ECORRUPT, "audit: %08llu.jsonl, line %llu is too long",
-                           (unsigned long long)number, (unsigned long long)(out->lines + 1));
+            return bw_fail(
+                ctx, BW_ECORRUPT, "audit: %08llu.jsonl, line %llu is too long",
+                (unsigned long long)number, (unsigned long long)(out->lines + 1));
         out->torn_bytes = r->buf.len - r->at;
     }
     return s;
 }
 
-bw_status bw_audit__scan_file(bw_ctx *ctx, const char *dir, uint64_t number, uint64_t lines_max,
-                              bw_audit__scan *out)
+bw_status bw_audit__scan_file(bw_ctx *ctx, const char *dir, uint64_t number,
+                              uint64_t lines_max, bw_audit__scan *out)
 {
     line_reader r;
     bool last = out->last;
@@ -240,8 +259,8 @@ bw_status bw_audit__scan_file(bw_ctx *ctx, const char *dir, uint64_t number, uin
     return s;
 }
 
-bw_status bw_audit__walk(bw_ctx *ctx, const char *dir, uint64_t number, bw_audit__line_fn fn, void *arg,
-                         bool *go_on)
+bw_status bw_audit__walk(bw_ctx *ctx, const char *dir, uint64_t number,
+                         bw_audit__line_fn fn, void *arg, bool *go_on)
 {
     line_reader r;
     bw_str line;
@@ -278,12 +297,14 @@ static bool expect_line(bw_ctx *ctx, void *arg, uint64_t seq, bw_str line)
     (void)ctx;
     if (seq != e->seq)
         return seq < e->seq;
-    e->found = line_check(line, &n, prev, hash) && memcmp(hash, e->hash, BW_AUDIT_HASH) == 0;
+    e->found =
+        line_check(line, &n, prev, hash) && memcmp(hash, e->hash, BW_AUDIT_HASH) == 0;
     return false;
 }
 
 bw_status bw_audit_verify(bw_ctx *ctx, const char *dir, uint64_t expect_seq,
-                          const uint8_t expect_hash[BW_AUDIT_HASH], bw_audit_report *out)
+                          const uint8_t expect_hash[BW_AUDIT_HASH],
+                          bw_audit_report *out)
 {
     static const uint8_t zero[BW_AUDIT_HASH];
     bw_audit__list files;
@@ -297,24 +318,28 @@ bw_status bw_audit_verify(bw_ctx *ctx, const char *dir, uint64_t expect_seq,
         if (s != BW_OK)
             break;
         if (sc.torn_bytes > 0)
-            return bw_fail(ctx, BW_ECORRUPT, "audit: %08llu.jsonl, line %llu is torn", number,
-                           (unsigned long long)(sc.lines + 1));
+            return bw_fail(ctx, BW_ECORRUPT, "audit: %08llu.jsonl, line %llu is torn",
+                           number, (unsigned long long)(sc.lines + 1));
         if (sc.lines == 0 && !sc.last)
             return bw_fail(ctx, BW_ECORRUPT, "audit: %08llu.jsonl is empty", number);
         if (sc.lines == 0)
             continue;
-        if (rep.events == 0 && (sc.first_seq != 1 || memcmp(sc.first_prev, zero, sizeof zero) != 0))
-            return bw_fail(ctx, BW_ECORRUPT, "audit: the log does not begin with event 1");
-        if (rep.events > 0 &&
-            (sc.first_seq != rep.last_seq + 1 || memcmp(sc.first_prev, rep.head, sizeof zero) != 0))
-            return bw_fail(ctx, BW_ECORRUPT, "audit: %08llu.jsonl, line 1 does not follow the file before",
-                           number);
+        if (rep.events == 0 &&
+            (sc.first_seq != 1 || memcmp(sc.first_prev, zero, sizeof zero) != 0))
+            return bw_fail(ctx, BW_ECORRUPT,
+                           "audit: the log does not begin with event 1");
+        if (rep.events > 0 && (sc.first_seq != rep.last_seq + 1 ||
+                               memcmp(sc.first_prev, rep.head, sizeof zero) != 0))
+            return bw_fail(
+                ctx, BW_ECORRUPT,
+                "audit: %08llu.jsonl, line 1 does not follow the file before", number);
         rep.events += sc.lines;
         rep.files++;
         rep.first_seq = 1;
         rep.last_seq = sc.last_seq;
         memcpy(rep.head, sc.head, sizeof rep.head);
-        if (expect_seq >= sc.first_seq && expect_seq <= sc.last_seq && expect_seq != 0) {
+        if (expect_seq >= sc.first_seq && expect_seq <= sc.last_seq &&
+            expect_seq != 0) {
             expectation e = {expect_seq, expect_hash, false};
             bool go_on = true;
             s = bw_audit__walk(ctx, dir, files.numbers[i], expect_line, &e, &go_on);
@@ -322,8 +347,10 @@ bw_status bw_audit_verify(bw_ctx *ctx, const char *dir, uint64_t expect_seq,
         }
     }
     if (s == BW_OK && expect_seq != 0 && !rep.expected_found)
-        s = bw_fail(ctx, BW_ECORRUPT, "audit: event %llu is not there with that hash: the log was cut or "
-                    "rewritten", (unsigned long long)expect_seq);
+        s = bw_fail(ctx, BW_ECORRUPT,
+                    "audit: event %llu is not there with that hash: the log was cut or "
+                    "rewritten",
+                    (unsigned long long)expect_seq);
     if (s == BW_OK)
         *out = rep;
     return s;

@@ -24,7 +24,8 @@ int bw_cli_usage(const char *text)
 
 int bw_cli_fail(bw_ctx *ctx, const char *what)
 {
-    (void)fprintf(stderr, "bailiwick %s: %s\n", what, ctx ? bw_ctx_message(ctx) : "out of memory");
+    (void)fprintf(stderr, "bailiwick %s: %s\n", what,
+                  ctx ? bw_ctx_message(ctx) : "out of memory");
     return 1;
 }
 
@@ -75,7 +76,8 @@ bw_status bw_cli_config(bw_ctx *ctx, bw_cli_settings *s, bw_config *out)
         st = bw_file_read(ctx, s->config_file, CONFIG_BYTES_MAX, &text);
     } else if (s->data) {
         const char *path = bw_path_join(ctx, s->data, "bailiwick.conf");
-        st = path ? bw_file_read(ctx, path, CONFIG_BYTES_MAX, &text) : bw_fail_nomem(ctx);
+        st = path ? bw_file_read(ctx, path, CONFIG_BYTES_MAX, &text)
+                  : bw_fail_nomem(ctx);
         if (st == BW_ENOTFOUND)
             st = BW_OK;
     }
@@ -97,7 +99,8 @@ int bw_cli_show_config(int argc, char **argv)
     for (int i = 1; i < argc;) {
         int n = bw_cli_setting(&set, argc, argv, i);
         if (n <= 0)
-            return bw_cli_usage("Usage: bailiwick config [--config FILE | --data DIR] [--set name=value]\n"
+            return bw_cli_usage("Usage: bailiwick config [--config FILE | --data DIR] "
+                                "[--set name=value]\n"
                                 "Prints every setting, what it means and its value.\n");
         i += n;
     }
@@ -116,13 +119,17 @@ int bw_cli_show_config(int argc, char **argv)
 /* ---- serve ---- */
 
 static const char serve_usage[] =
-    "Usage: bailiwick serve --data DIR [--config FILE] [--listen ADDRESS:PORT] [--set name=value]\n"
+    "Usage: bailiwick serve --data DIR [--config FILE] [--listen ADDRESS:PORT] [--set "
+    "name=value]\n"
     "       bailiwick serve --dev --data DIR [--listen 127.0.0.1:6333]\n"
-    "--dev: no keys, no policies, one class; loopback only, for a first look and for tests.\n"
-    "Prints \"listening on ADDRESS:PORT\" once it serves. SIGTERM and SIGINT stop it gracefully.\n";
+    "--dev: no keys, no policies, one class; loopback only, for a first look and for "
+    "tests.\n"
+    "Prints \"listening on ADDRESS:PORT\" once it serves. SIGTERM and SIGINT stop it "
+    "gracefully.\n";
 
-/* A handler and not sigwait: libraries start threads before main that block nothing, and a
- * signal that one of them gets must stop the cell as well. sem_post may run in a handler. */
+/* A handler and not sigwait: libraries start threads before main that block nothing,
+ * and a signal that one of them gets must stop the cell as well. sem_post may run in a
+ * handler. */
 static sem_t stop_asked;
 
 static void on_stop(int sig)
@@ -137,16 +144,18 @@ static bw_status catch_signals(bw_ctx *ctx)
     memset(&sa, 0, sizeof sa);
     sa.sa_handler = on_stop;
     sa.sa_flags = SA_RESTART;
-    if (sem_init(&stop_asked, 0, 0) != 0 || sigaction(SIGTERM, &sa, NULL) != 0 || sigaction(SIGINT, &sa, NULL) != 0)
-        return bw_fail(ctx, BW_EINTERNAL, "signals cannot be caught: %s", strerror(errno));
+    if (sem_init(&stop_asked, 0, 0) != 0 || sigaction(SIGTERM, &sa, NULL) != 0 ||
+        sigaction(SIGINT, &sa, NULL) != 0)
+        return bw_fail(ctx, BW_EINTERNAL, "signals cannot be caught: %s",
+                       strerror(errno));
     return BW_OK;
 }
 
 static int wait_for_stop(bw_httpd *h)
 {
     const char *host = bw_httpd_host(h);
-    if (printf(strchr(host, ':') ? "listening on [%s]:%u\n" : "listening on %s:%u\n", host,
-               bw_httpd_port(h)) < 0 ||
+    if (printf(strchr(host, ':') ? "listening on [%s]:%u\n" : "listening on %s:%u\n",
+               host, bw_httpd_port(h)) < 0 ||
         fflush(stdout) != 0)
         bw_log(BW_LOG_WARN, "stdout is closed");
     while (sem_wait(&stop_asked) != 0)

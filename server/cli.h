@@ -7,7 +7,8 @@
 
 enum { BW_CLI_OVERRIDES_MAX = 64 };
 
-typedef struct bw_cli_settings { /* --config, --data, --set, --listen, of commands on a data folder */
+typedef struct bw_cli_settings { /* --config, --data, --set, --listen, of commands on a
+                                    data folder */
     const char *config_file, *data;
     bw_config_override over[BW_CLI_OVERRIDES_MAX];
     size_t nover;

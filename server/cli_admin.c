@@ -1,6 +1,7 @@
 /* init and key: a data folder's first administrator, and the life of its keys.
  *
- * key works on a running cell (--url, --key-file of an administrator: /v1/keys) or, with
+ * key works on a running cell (--url, --key-file of an administrator: /v1/keys) or,
+ * with
  * --data, straight on the folder of a cell that is stopped (its lock says so). A key is
  * printed once, or written to --out (mode 0600); it is never taken from argv. */
 #include "cli.h"
@@ -16,19 +17,25 @@
 #include <unistd.h>
 
 static const char init_usage[] =
-    "Usage: bailiwick init --data DIR [--set name=value]... [--tenant NAME] [--admin ID]\n"
+    "Usage: bailiwick init --data DIR [--set name=value]... [--tenant NAME] [--admin "
+    "ID]\n"
     "                      [--seat COUNTRY] [--admin-key-file FILE]\n"
-    "Makes the folder, its secrets, bailiwick.conf (see `bailiwick config`), the policies of the\n"
-    "installed pack, and one administrator (role admin) whose key is shown once or written to\n"
-    "FILE. Set cell.country and cell.operator here or in bailiwick.conf before `serve`.\n";
+    "Makes the folder, its secrets, bailiwick.conf (see `bailiwick config`), the "
+    "policies of the\n"
+    "installed pack, and one administrator (role admin) whose key is shown once or "
+    "written to\n"
+    "FILE. Set cell.country and cell.operator here or in bailiwick.conf before "
+    "`serve`.\n";
 
 static const char key_usage[] =
-    "Usage: bailiwick key add    WHERE --principal ID --tenant NAME --seat COUNTRY [--clearance 0-5]\n"
+    "Usage: bailiwick key add    WHERE --principal ID --tenant NAME --seat COUNTRY "
+    "[--clearance 0-5]\n"
     "                            [--roles a,b] [--purposes a,b] [--default-purpose a]\n"
     "                            [--safeguards a,b] [--labels JSON] [--out FILE]\n"
     "       bailiwick key list   WHERE\n"
     "       bailiwick key revoke WHERE --id ID\n"
-    "WHERE: --url URL --key-file FILE (a running cell; FILE \"-\" is standard input), or\n"
+    "WHERE: --url URL --key-file FILE (a running cell; FILE \"-\" is standard input), "
+    "or\n"
     "       --data DIR (the folder of a cell that is stopped)\n";
 
 /* The key to FILE (new, mode 0600) or to standard output. */
@@ -40,7 +47,9 @@ static bw_status hand_over(bw_ctx *ctx, const char *file, const char *text)
     if (n < 0 || (size_t)n >= sizeof line)
         return bw_fail(ctx, BW_EINTERNAL, "a key has an odd length");
     if (!file) {
-        s = bw_cli_say(line, (size_t)n) == 0 ? BW_OK : bw_fail(ctx, BW_EIO, "standard output is closed");
+        s = bw_cli_say(line, (size_t)n) == 0
+                ? BW_OK
+                : bw_fail(ctx, BW_EIO, "standard output is closed");
     } else {
         int fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
         int err = fd < 0 ? errno : bw_write_all(fd, line, (size_t)n);
@@ -67,15 +76,20 @@ static bw_status init_policies(bw_ctx *ctx, const char *dir, const bw_config *c)
     bw_catalogue *catalogue = NULL;
     bw_authority *authority = NULL;
     const char *path = bw_path_join(ctx, dir, "policies.cedar");
-    bw_status s = path ? bw_facts_open(ctx, c, dir, &pack, &catalogue, &entities) : bw_fail_nomem(ctx);
+    bw_status s = path ? bw_facts_open(ctx, c, dir, &pack, &catalogue, &entities)
+                       : bw_fail_nomem(ctx);
     if (s == BW_OK && c->policies_file.len > 0) {
         const char *own = bw_arena_cstr(ctx, c->policies_file);
-        s = own ? bw_file_read(ctx, own, BW_POLICIES_BYTES_MAX, &text) : bw_fail_nomem(ctx);
+        s = own ? bw_file_read(ctx, own, BW_POLICIES_BYTES_MAX, &text)
+                : bw_fail_nomem(ctx);
     } else if (s == BW_OK) {
         text = pack.policies;
     }
-    if (s == BW_OK && c->cell_country.len > 0 && c->cell_operator.len > 0) { /* a trial start */
-        bw_authority_options o = {.schema = pack.schema, .policies = text, .entities = entities,
+    if (s == BW_OK && c->cell_country.len > 0 &&
+        c->cell_operator.len > 0) { /* a trial start */
+        bw_authority_options o = {.schema = pack.schema,
+                                  .policies = text,
+                                  .entities = entities,
                                   .catalogue = catalogue};
         bw_config_place(c, &o.at);
         s = bw_authority_new(ctx, &o, &authority);
@@ -94,12 +108,14 @@ static bw_status init_config(bw_ctx *ctx, const char *dir, const bw_config *c)
     const char *path = bw_path_join(ctx, dir, "bailiwick.conf");
     own.data_folder = (bw_str){NULL, 0}; /* the folder may be moved */
     bw_config_print(&own, &b);
-    bw_status s = !path || b.failed ? bw_fail_nomem(ctx) : bw_file_replace(ctx, path, bw_buf_view(&b), 0600);
+    bw_status s = !path || b.failed ? bw_fail_nomem(ctx)
+                                    : bw_file_replace(ctx, path, bw_buf_view(&b), 0600);
     bw_buf_clear(&b);
     return s;
 }
 
-static bw_status init_admin(bw_ctx *ctx, const char *dir, const bw_config *c, const init_options *o)
+static bw_status init_admin(bw_ctx *ctx, const char *dir, const bw_config *c,
+                            const init_options *o)
 {
     static const bw_str roles[] = {{"admin", 5}};
     bw_keys *keys = NULL;
@@ -107,9 +123,12 @@ static bw_status init_admin(bw_ctx *ctx, const char *dir, const bw_config *c, co
     bw_key_record r = {.principal = bw_str_c(o->admin ? o->admin : "admin"),
                        .tenant = bw_str_c(o->tenant ? o->tenant : "main"),
                        .seat = o->seat ? bw_str_c(o->seat) : c->cell_country,
-                       .clearance = 5, .roles = {roles, 1}};
+                       .clearance = 5,
+                       .roles = {roles, 1}};
     if (r.seat.len == 0)
-        return bw_fail(ctx, BW_EINVALID, "say --seat, or --set cell.country: where the administrator sits");
+        return bw_fail(
+            ctx, BW_EINVALID,
+            "say --seat, or --set cell.country: where the administrator sits");
     bw_status s = bw_keys_open(ctx, dir, &keys);
     if (s == BW_OK)
         s = bw_keys_add(ctx, keys, &r, text, id);
@@ -144,7 +163,8 @@ static bw_status init_run(bw_ctx *ctx, init_options *o)
     if (s == BW_OK)
         s = init_admin(ctx, dir, &c, o);
     if (s == BW_OK)
-        s = bw_folder_mark(ctx, dir, false); /* last: a half-made folder is no data folder */
+        s = bw_folder_mark(ctx, dir,
+                           false); /* last: a half-made folder is no data folder */
     if (lock >= 0)
         (void)close(lock);
     return s;
@@ -179,8 +199,9 @@ int bw_cli_init(int argc, char **argv)
     if (!ctx || bw_harden(ctx) != BW_OK || init_run(ctx, &o) != BW_OK)
         code = bw_cli_fail(ctx, "init");
     else
-        (void)fprintf(stderr, "The data folder is ready. The administrator's key %s%s.\n",
-                      o.key_file ? "is in " : "was shown once", o.key_file ? o.key_file : "");
+        (void)fprintf(
+            stderr, "The data folder is ready. The administrator's key %s%s.\n",
+            o.key_file ? "is in " : "was shown once", o.key_file ? o.key_file : "");
     bw_ctx_free(ctx);
     return code;
 }
@@ -190,7 +211,8 @@ int bw_cli_init(int argc, char **argv)
 typedef struct key_options {
     bw_cli_settings set;
     bw_client_options client;
-    const char *principal, *tenant, *seat, *clearance, *roles, *purposes, *default_purpose, *safeguards;
+    const char *principal, *tenant, *seat, *clearance, *roles, *purposes,
+        *default_purpose, *safeguards;
     const char *labels, *out, *id;
 } key_options;
 
@@ -199,10 +221,17 @@ static const char **key_option(key_options *o, const char *name)
     const struct {
         const char *name;
         const char **at;
-    } table[] = {{"--principal", &o->principal}, {"--tenant", &o->tenant}, {"--seat", &o->seat},
-                 {"--clearance", &o->clearance}, {"--roles", &o->roles}, {"--purposes", &o->purposes},
-                 {"--default-purpose", &o->default_purpose}, {"--safeguards", &o->safeguards},
-                 {"--labels", &o->labels}, {"--out", &o->out}, {"--id", &o->id}};
+    } table[] = {{"--principal", &o->principal},
+                 {"--tenant", &o->tenant},
+                 {"--seat", &o->seat},
+                 {"--clearance", &o->clearance},
+                 {"--roles", &o->roles},
+                 {"--purposes", &o->purposes},
+                 {"--default-purpose", &o->default_purpose},
+                 {"--safeguards", &o->safeguards},
+                 {"--labels", &o->labels},
+                 {"--out", &o->out},
+                 {"--id", &o->id}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (strcmp(name, table[i].name) == 0)
             return table[i].at;
@@ -251,13 +280,14 @@ static bw_status key_json(bw_ctx *ctx, const key_options *o, bw_str *out)
         bw_buf_puts(&b, o->labels);
     }
     bw_buf_putc(&b, '}');
-    bw_status s = b.failed ? bw_fail_nomem(ctx) : bw_arena_str(ctx, bw_buf_view(&b), out);
+    bw_status s =
+        b.failed ? bw_fail_nomem(ctx) : bw_arena_str(ctx, bw_buf_view(&b), out);
     bw_buf_clear(&b);
     return s;
 }
 
-static bw_status key_add_local(bw_ctx *ctx, const bw_config *c, const char *dir, bw_keys *keys, bw_str text,
-                               const char *out)
+static bw_status key_add_local(bw_ctx *ctx, const bw_config *c, const char *dir,
+                               bw_keys *keys, bw_str text, const char *out)
 {
     bw_json *body;
     bw_key_record r;
@@ -322,7 +352,8 @@ static bw_status key_local(bw_ctx *ctx, const char *verb, key_options *o)
     } else if (s == BW_OK && strcmp(verb, "list") == 0) {
         s = list_local(ctx, keys);
     } else if (s == BW_OK) {
-        s = o->id ? bw_keys_revoke(ctx, keys, bw_str_c(o->id)) : bw_fail(ctx, BW_EINVALID, "--id is missing");
+        s = o->id ? bw_keys_revoke(ctx, keys, bw_str_c(o->id))
+                  : bw_fail(ctx, BW_EINVALID, "--id is missing");
     }
     bw_keys_close(keys);
     if (lock >= 0)
@@ -340,8 +371,10 @@ static bw_status key_remote_add(bw_ctx *ctx, bw_client *client, const key_option
     if (s != BW_OK)
         return s;
     const bw_json *key = bw_json_get(answer, "key");
-    const char *c = key && key->kind == BW_JSON_STRING ? bw_arena_cstr(ctx, key->str) : NULL;
-    return c ? hand_over(ctx, o->out, c) : bw_fail(ctx, BW_EINTERNAL, "the cell's answer has no key");
+    const char *c =
+        key && key->kind == BW_JSON_STRING ? bw_arena_cstr(ctx, key->str) : NULL;
+    return c ? hand_over(ctx, o->out, c)
+             : bw_fail(ctx, BW_EINTERNAL, "the cell's answer has no key");
 }
 
 static bw_status key_remote(bw_ctx *ctx, const char *verb, const key_options *o)
@@ -362,7 +395,9 @@ static bw_status key_remote(bw_ctx *ctx, const char *verb, const key_options *o)
     } else if (s == BW_OK) {
         const char *id = bw_client_escape(ctx, bw_str_c(o->id));
         const char *path = id ? bw_arena_printf(ctx, "/v1/keys/%s", id) : NULL;
-        s = path ? bw_client_json(ctx, client, "DELETE", path, (bw_str){NULL, 0}, &answer) : bw_fail_nomem(ctx);
+        s = path ? bw_client_json(ctx, client, "DELETE", path, (bw_str){NULL, 0},
+                                  &answer)
+                 : bw_fail_nomem(ctx);
     }
     bw_client_close(client);
     return s;
@@ -373,7 +408,8 @@ int bw_cli_key(int argc, char **argv)
     key_options o = {0};
     const char *verb = argc > 1 ? argv[1] : "";
     int code = 0;
-    if (strcmp(verb, "add") != 0 && strcmp(verb, "list") != 0 && strcmp(verb, "revoke") != 0)
+    if (strcmp(verb, "add") != 0 && strcmp(verb, "list") != 0 &&
+        strcmp(verb, "revoke") != 0)
         return bw_cli_usage(key_usage);
     for (int i = 2; i < argc;) {
         int n = bw_cli_setting(&o.set, argc, argv, i);

@@ -1,5 +1,6 @@
-/* policy check, policy test, audit verify, doctor: what an operator runs beside a cell. None
- * of them needs a key or changes anything, but for doctor's question to a running cell. */
+/* policy check, policy test, audit verify, doctor: what an operator runs beside a cell.
+ * None of them needs a key or changes anything, but for doctor's question to a running
+ * cell. */
 #include "cli.h"
 #include "client.h"
 #include "files.h"
@@ -18,11 +19,16 @@
 
 static const char policy_usage[] =
     "Usage: bailiwick policy check FILE [--data DIR | --config FILE]\n"
-    "       bailiwick policy test FILE REQUESTS.json [--data DIR | --config FILE] [--set name=value]\n"
+    "       bailiwick policy test FILE REQUESTS.json [--data DIR | --config FILE] "
+    "[--set name=value]\n"
     "check: FILE is a policy set that this cell would accept.\n"
     "test: asks FILE the questions of REQUESTS, a list of\n"
-    "  {\"principal\":{\"principal\":ID,\"tenant\":T,\"seat\":CC,\"clearance\":N,\"roles\":[…]},\"action\":\"Query\",\n"
-    "   \"labels\":{…},\"purpose\":P,\"safeguards\":[…],\"dest\":{…},\"expect\":\"allow\"|\"deny\",\"policies\":[…]}\n"
+    "  "
+    "{\"principal\":{\"principal\":ID,\"tenant\":T,\"seat\":CC,\"clearance\":N,"
+    "\"roles\":[…]},\"action\":\"Query\",\n"
+    "   "
+    "\"labels\":{…},\"purpose\":P,\"safeguards\":[…],\"dest\":{…},\"expect\":\"allow\"|"
+    "\"deny\",\"policies\":[…]}\n"
     "where policies, if given, are those that must determine the answer.\n";
 
 typedef struct policy_bench {
@@ -31,7 +37,8 @@ typedef struct policy_bench {
     bw_str cell_id;
 } policy_bench;
 
-static bw_status bench_open(bw_ctx *ctx, bw_config *c, const char *dir, const char *file, policy_bench *b)
+static bw_status bench_open(bw_ctx *ctx, bw_config *c, const char *dir,
+                            const char *file, policy_bench *b)
 {
     bw_pack pack;
     bw_str text, entities = {NULL, 0};
@@ -42,11 +49,14 @@ static bw_status bench_open(bw_ctx *ctx, bw_config *c, const char *dir, const ch
     if (s != BW_OK)
         return s;
     if (c->cell_country.len == 0)
-        c->cell_country = BW_STR("FR"); /* a place is needed to ask at all; --set names another */
+        c->cell_country =
+            BW_STR("FR"); /* a place is needed to ask at all; --set names another */
     if (c->cell_operator.len == 0)
         c->cell_operator = BW_STR("unknown");
     memset(&o, 0, sizeof o);
-    o = (bw_authority_options){.schema = pack.schema, .policies = text, .entities = entities,
+    o = (bw_authority_options){.schema = pack.schema,
+                               .policies = text,
+                               .entities = entities,
                                .catalogue = b->catalogue};
     bw_config_place(c, &o.at);
     b->cell_id = c->cell_id;
@@ -67,11 +77,13 @@ static void print_failure(size_t at, const bw_decision *d)
 {
     (void)printf("request %zu: got %s by [", at, d->allow ? "allow" : "deny");
     for (size_t i = 0; i < d->npolicies; i++)
-        (void)printf("%s%.*s", i ? ", " : "", (int)d->policies[i].len, d->policies[i].ptr);
+        (void)printf("%s%.*s", i ? ", " : "", (int)d->policies[i].len,
+                     d->policies[i].ptr);
     (void)printf("]\n");
 }
 
-static bw_status test_one(bw_ctx *ctx, policy_bench *b, const bw_json *v, size_t at, size_t *failed)
+static bw_status test_one(bw_ctx *ctx, policy_bench *b, const bw_json *v, size_t at,
+                          size_t *failed)
 {
     bw_v1_question q;
     bw_decision d;
@@ -83,11 +95,14 @@ static bw_status test_one(bw_ctx *ctx, policy_bench *b, const bw_json *v, size_t
     if (s == BW_OK)
         s = bw_v1_strings(ctx, v, "policies", &policies);
     if (s == BW_OK)
-        s = q.kind ? bw_decide_object(ctx, b->authority, &q.q, q.kind, q.tenant, q.name, &d)
-                   : bw_decide_class(ctx, b->authority, &q.q, &q.class_id, q.label_text, &d);
+        s = q.kind ? bw_decide_object(ctx, b->authority, &q.q, q.kind, q.tenant, q.name,
+                                      &d)
+                   : bw_decide_class(ctx, b->authority, &q.q, &q.class_id, q.label_text,
+                                     &d);
     if (s != BW_OK)
         return s;
-    bool ok = (!expect.ptr || bw_str_eq(expect, d.allow ? BW_STR("allow") : BW_STR("deny"))) &&
+    bool ok = (!expect.ptr ||
+               bw_str_eq(expect, d.allow ? BW_STR("allow") : BW_STR("deny"))) &&
               (!policies.items || names_equal(&d, &policies));
     if (!ok) {
         (*failed)++;
@@ -96,7 +111,8 @@ static bw_status test_one(bw_ctx *ctx, policy_bench *b, const bw_json *v, size_t
     return BW_OK;
 }
 
-static bw_status policy_test(bw_ctx *ctx, policy_bench *b, const char *file, size_t *failed)
+static bw_status policy_test(bw_ctx *ctx, policy_bench *b, const char *file,
+                             size_t *failed)
 {
     bw_str text;
     bw_json *root;
@@ -154,7 +170,8 @@ int bw_cli_policy(int argc, char **argv)
 
 static const char audit_usage[] =
     "Usage: bailiwick audit verify (--data DIR | FOLDER) [--expect SEQ:HASH]\n"
-    "Checks every event's hash and order, offline and without a key. --expect: a number and hash\n"
+    "Checks every event's hash and order, offline and without a key. --expect: a "
+    "number and hash\n"
     "noted earlier (GET /v1/audit tells the head), so that a cut end shows as well.\n";
 
 static bool parse_expect(const char *text, uint64_t *seq, uint8_t hash[BW_AUDIT_HASH])
@@ -163,11 +180,13 @@ static bool parse_expect(const char *text, uint64_t *seq, uint8_t hash[BW_AUDIT_
     size_t got = 0;
     const char *c = text;
     for (; *c >= '0' && *c <= '9'; c++)
-        if (__builtin_mul_overflow(n, 10u, &n) || __builtin_add_overflow(n, (uint64_t)(*c - '0'), &n))
+        if (__builtin_mul_overflow(n, 10u, &n) ||
+            __builtin_add_overflow(n, (uint64_t)(*c - '0'), &n))
             return false;
     *seq = n;
     return *c == ':' && n > 0 && strlen(c + 1) == 2 * BW_AUDIT_HASH &&
-           sodium_hex2bin(hash, BW_AUDIT_HASH, c + 1, strlen(c + 1), NULL, &got, NULL) == 0 &&
+           sodium_hex2bin(hash, BW_AUDIT_HASH, c + 1, strlen(c + 1), NULL, &got,
+                          NULL) == 0 &&
            got == BW_AUDIT_HASH;
 }
 
@@ -183,7 +202,8 @@ int bw_cli_audit(int argc, char **argv)
     for (int i = 2; i < argc; i++) {
         if (strcmp(argv[i], "--data") == 0 && i + 1 < argc)
             data = argv[++i];
-        else if (strcmp(argv[i], "--expect") == 0 && i + 1 < argc && parse_expect(argv[i + 1], &seq, hash))
+        else if (strcmp(argv[i], "--expect") == 0 && i + 1 < argc &&
+                 parse_expect(argv[i + 1], &seq, hash))
             i++;
         else if (argv[i][0] != '-' && !dir)
             dir = argv[i];
@@ -196,12 +216,14 @@ int bw_cli_audit(int argc, char **argv)
     if (ctx && data)
         dir = bw_path_join(ctx, data, "audit");
     int code = 0;
-    if (!ctx || !dir || sodium_init() < 0 || bw_audit_verify(ctx, dir, seq, hash, &rep) != BW_OK) {
+    if (!ctx || !dir || sodium_init() < 0 ||
+        bw_audit_verify(ctx, dir, seq, hash, &rep) != BW_OK) {
         code = bw_cli_fail(ctx, "audit verify");
     } else {
         sodium_bin2hex(hex, sizeof hex, rep.head, sizeof rep.head);
-        (void)printf("%llu events in %llu files hold; head %llu:%s\n", (unsigned long long)rep.events,
-                     (unsigned long long)rep.files, (unsigned long long)rep.last_seq, hex);
+        (void)printf("%llu events in %llu files hold; head %llu:%s\n",
+                     (unsigned long long)rep.events, (unsigned long long)rep.files,
+                     (unsigned long long)rep.last_seq, hex);
     }
     bw_ctx_free(ctx);
     return code;
@@ -212,7 +234,8 @@ int bw_cli_audit(int argc, char **argv)
 static const char doctor_usage[] =
     "Usage: bailiwick doctor --data DIR [--config FILE]\n"
     "       bailiwick doctor --url URL --key-file FILE [--purpose P]\n"
-    "The first looks at a data folder; the second asks a running cell what this key may do with\n"
+    "The first looks at a data folder; the second asks a running cell what this key "
+    "may do with\n"
     "its own default labels, and why not.\n";
 
 static int problems;
@@ -229,9 +252,12 @@ static void check_machine(bw_ctx *ctx, const bw_config *c)
     struct statvfs fs;
     const char *dir = bw_arena_cstr(ctx, c->data_folder);
     rlim_t want = (rlim_t)(c->connections + c->open_partitions * 3 + 256);
-    note(sqlite3_libversion_number() >= 3040000, "SQLite is 3.40 or newer", sqlite3_libversion());
-    note(getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_max >= want, "enough open files may be had", "");
-    bool space = dir && statvfs(dir, &fs) == 0 && (uint64_t)fs.f_bavail * fs.f_frsize > (uint64_t)1 << 30;
+    note(sqlite3_libversion_number() >= 3040000, "SQLite is 3.40 or newer",
+         sqlite3_libversion());
+    note(getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_max >= want,
+         "enough open files may be had", "");
+    bool space = dir && statvfs(dir, &fs) == 0 &&
+                 (uint64_t)fs.f_bavail * fs.f_frsize > (uint64_t)1 << 30;
     note(space, "more than 1 GiB is free where the data stands", "");
 }
 
@@ -243,10 +269,12 @@ static void check_folder(bw_ctx *ctx, const char *dir)
     bw_audit_report rep;
     static const uint8_t none[BW_AUDIT_HASH];
     bw_status s = bw_folder_check(ctx, dir, false);
-    note(s == BW_OK, "the folder was made by init", s == BW_OK ? "" : bw_ctx_message(ctx));
+    note(s == BW_OK, "the folder was made by init",
+         s == BW_OK ? "" : bw_ctx_message(ctx));
     for (size_t i = 0; i < 2; i++) {
         const char *path = bw_path_join(ctx, dir, files[i]);
-        note(path && stat(path, &st) == 0 && (st.st_mode & 077) == 0, "a secret is its owner's alone", files[i]);
+        note(path && stat(path, &st) == 0 && (st.st_mode & 077) == 0,
+             "a secret is its owner's alone", files[i]);
     }
     s = bw_keys_open(ctx, dir, &keys);
     note(s == BW_OK, "keys.json reads", s == BW_OK ? "" : bw_ctx_message(ctx));
@@ -254,7 +282,8 @@ static void check_folder(bw_ctx *ctx, const char *dir)
     const char *audit = bw_path_join(ctx, dir, "audit");
     if (audit && bw_file_exists(audit)) {
         s = bw_audit_verify(ctx, audit, 0, none, &rep);
-        note(s == BW_OK, "the audit log's chain holds", s == BW_OK ? "" : bw_ctx_message(ctx));
+        note(s == BW_OK, "the audit log's chain holds",
+             s == BW_OK ? "" : bw_ctx_message(ctx));
     }
 }
 
@@ -263,9 +292,11 @@ static void check_policies(bw_ctx *ctx, bw_config *c, const char *dir)
     policy_bench b = {0};
     const char *file = bw_path_join(ctx, dir, "policies.cedar");
     bw_status s = file ? bench_open(ctx, c, dir, file, &b) : BW_ENOMEM;
-    note(s == BW_OK, "the policies in force are accepted", s == BW_OK ? "" : bw_ctx_message(ctx));
+    note(s == BW_OK, "the policies in force are accepted",
+         s == BW_OK ? "" : bw_ctx_message(ctx));
     if (b.catalogue)
-        note(bw_catalogue_has_country(b.catalogue, c->cell_country), "cell.country is in the catalogue", "");
+        note(bw_catalogue_has_country(b.catalogue, c->cell_country),
+             "cell.country is in the catalogue", "");
     bw_authority_free(b.authority);
     bw_catalogue_free(b.catalogue);
 }
@@ -278,7 +309,8 @@ static void doctor_folder(bw_ctx *ctx, bw_cli_settings *set)
     if (s != BW_OK)
         return;
     s = bw_config_check_serve(ctx, &c);
-    note(s == BW_OK, "the configuration may serve", s == BW_OK ? "" : bw_ctx_message(ctx));
+    note(s == BW_OK, "the configuration may serve",
+         s == BW_OK ? "" : bw_ctx_message(ctx));
     check_machine(ctx, &c);
     check_folder(ctx, set->data);
     check_policies(ctx, &c, set->data);
@@ -289,21 +321,28 @@ static void doctor_folder(bw_ctx *ctx, bw_cli_settings *set)
     }
 }
 
-static void ask_action(bw_ctx *ctx, bw_client *client, const char *action, bw_str labels)
+static void ask_action(bw_ctx *ctx, bw_client *client, const char *action,
+                       bw_str labels)
 {
     const bw_json *a;
     char line[400];
-    const char *body = bw_arena_printf(ctx, "{\"action\":\"%s\",\"labels\":%.*s}", action, (int)labels.len,
-                                       labels.ptr);
-    bw_status s = body ? bw_client_json(ctx, client, "POST", "/v1/authorize", bw_str_c(body), &a) : BW_ENOMEM;
+    const char *body = bw_arena_printf(ctx, "{\"action\":\"%s\",\"labels\":%.*s}",
+                                       action, (int)labels.len, labels.ptr);
+    bw_status s =
+        body ? bw_client_json(ctx, client, "POST", "/v1/authorize", bw_str_c(body), &a)
+             : BW_ENOMEM;
     if (s != BW_OK) {
         note(false, action, bw_ctx_message(ctx));
         return;
     }
-    const bw_json *decision = bw_json_get(a, "decision"), *policies = bw_json_get(a, "policies");
+    const bw_json *decision = bw_json_get(a, "decision"),
+                  *policies = bw_json_get(a, "policies");
     bw_str p = policies ? policies->raw : BW_STR("[]");
-    (void)snprintf(line, sizeof line, "by %.*s", (int)(p.len < 300 ? p.len : 300), p.ptr);
-    note(decision && decision->kind == BW_JSON_STRING && bw_str_is(decision->str, "allow"), action, line);
+    (void)snprintf(line, sizeof line, "by %.*s", (int)(p.len < 300 ? p.len : 300),
+                   p.ptr);
+    note(decision && decision->kind == BW_JSON_STRING &&
+             bw_str_is(decision->str, "allow"),
+         action, line);
 }
 
 static void doctor_cell(bw_ctx *ctx, const bw_client_options *o)
@@ -315,9 +354,11 @@ static void doctor_cell(bw_ctx *ctx, const bw_client_options *o)
     if (s == BW_OK)
         s = bw_client_json(ctx, client, "GET", "/v1/whoami", (bw_str){NULL, 0}, &who);
     note(s == BW_OK, "the cell knows the key", s == BW_OK ? "" : bw_ctx_message(ctx));
-    const bw_json *labels = s == BW_OK ? bw_json_get_value(bw_json_get(who, "key"), "labels") : NULL;
+    const bw_json *labels =
+        s == BW_OK ? bw_json_get_value(bw_json_get(who, "key"), "labels") : NULL;
     if (s == BW_OK)
-        (void)printf("      %.*s\n", (int)(who->raw.len < 1000 ? who->raw.len : 1000), who->raw.ptr);
+        (void)printf("      %.*s\n", (int)(who->raw.len < 1000 ? who->raw.len : 1000),
+                     who->raw.ptr);
     if (s == BW_OK && !labels)
         (void)printf("      the key has no default labels: writes must say _labels\n");
     for (size_t i = 0; labels && i < 4; i++)

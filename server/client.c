@@ -1,10 +1,11 @@
 /* The command line's HTTP client. See client.h. libcurl, plain http and https only, no
- * redirects (a redirect would carry the key elsewhere), no proxy from the environment. */
+ * redirects (a redirect would carry the key elsewhere), no proxy from the environment.
+ */
 #include "client.h"
 #include "files.h"
 #include <curl/curl.h>
-#include <fcntl.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -40,7 +41,8 @@ int bw_client_option(bw_client_options *o, int argc, char **argv, int i)
     return 2;
 }
 
-/* The first line of a file or of standard input, into guarded memory with the header's name. */
+/* The first line of a file or of standard input, into guarded memory with the header's
+ * name. */
 static bw_status read_key(bw_ctx *ctx, const char *file, char **out)
 {
     static const char name[] = "api-key: ";
@@ -51,12 +53,14 @@ static bw_status read_key(bw_ctx *ctx, const char *file, char **out)
     if (!key)
         s = bw_fail_nomem(ctx);
     else if (fd < 0)
-        s = bw_fail(ctx, BW_ENOTFOUND, "the key file cannot be opened: %s", strerror(errno));
+        s = bw_fail(ctx, BW_ENOTFOUND, "the key file cannot be opened: %s",
+                    strerror(errno));
     if (s == BW_OK)
         memcpy(key, name, sizeof name - 1);
     while (s == BW_OK && got < KEY_BYTES_MAX) {
         char *at = key + sizeof name - 1 + got;
-        ssize_t n = read(fd, at, 1); /* byte by byte: a pipe may hold more than the key */
+        ssize_t n =
+            read(fd, at, 1); /* byte by byte: a pipe may hold more than the key */
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -92,11 +96,13 @@ bw_status bw_client_open(bw_ctx *ctx, const bw_client_options *o, bw_client **ou
         n--;
     c->url = bw_arena_printf(ctx, "%.*s", (int)n, url);
     c->ca_file = o->ca_file;
-    c->purpose = o->purpose ? bw_arena_printf(ctx, "x-bailiwick-purpose: %s", o->purpose) : NULL;
+    c->purpose =
+        o->purpose ? bw_arena_printf(ctx, "x-bailiwick-purpose: %s", o->purpose) : NULL;
     c->timeout_s = o->timeout_s ? (long)o->timeout_s : 120;
     if (sodium_init() < 0 || curl_global_init(CURL_GLOBAL_DEFAULT) != 0)
         s = bw_fail(ctx, BW_EINTERNAL, "libcurl does not start");
-    if (s == BW_OK && (!c->url || (o->purpose && !c->purpose) || !(c->curl = curl_easy_init())))
+    if (s == BW_OK &&
+        (!c->url || (o->purpose && !c->purpose) || !(c->curl = curl_easy_init())))
         s = bw_fail_nomem(ctx);
     if (s == BW_OK && o->key_file)
         s = read_key(ctx, o->key_file, &c->key);
@@ -126,13 +132,14 @@ static size_t take(char *p, size_t size, size_t n, void *arg)
     return b->failed ? 0 : size * n;
 }
 
-static CURLcode set_options(bw_client *c, const char *method, const char *url, bw_str body, bw_buf *answer,
-                            struct curl_slist *headers, char *error)
+static CURLcode set_options(bw_client *c, const char *method, const char *url,
+                            bw_str body, bw_buf *answer, struct curl_slist *headers,
+                            char *error)
 {
     CURLcode rc = CURLE_OK;
     curl_easy_reset(c->curl);
-#define SET(option, value)                                                                              \
-    if (rc == CURLE_OK)                                                                                 \
+#define SET(option, value) \
+    if (rc == CURLE_OK)    \
     rc = curl_easy_setopt(c->curl, option, value)
     SET(CURLOPT_URL, url);
     SET(CURLOPT_PROTOCOLS_STR, "http,https");
@@ -165,8 +172,9 @@ static bool add_header(struct curl_slist **list, const char *line)
     return more != NULL;
 }
 
-bw_status bw_client_call(bw_ctx *ctx, bw_client *c, const char *method, const char *path, bw_str body,
-                         int *http_status, bw_str *answer)
+bw_status bw_client_call(bw_ctx *ctx, bw_client *c, const char *method,
+                         const char *path, bw_str body, int *http_status,
+                         bw_str *answer)
 {
     struct curl_slist *headers = NULL;
     char error[CURL_ERROR_SIZE] = "";
@@ -188,7 +196,8 @@ bw_status bw_client_call(bw_ctx *ctx, bw_client *c, const char *method, const ch
         if (rc == CURLE_OK)
             rc = curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &code);
         if (rc != CURLE_OK)
-            s = bw_fail(ctx, BW_EUNAVAILABLE, "%s: %s", c->url, error[0] ? error : curl_easy_strerror(rc));
+            s = bw_fail(ctx, BW_EUNAVAILABLE, "%s: %s", c->url,
+                        error[0] ? error : curl_easy_strerror(rc));
     }
     if (s == BW_OK)
         s = bw_arena_str(ctx, bw_buf_view(&b), answer);
@@ -237,8 +246,8 @@ static bw_str error_text(bw_ctx *ctx, bw_str answer)
     return text && text->kind == BW_JSON_STRING ? text->str : answer;
 }
 
-bw_status bw_client_json(bw_ctx *ctx, bw_client *c, const char *method, const char *path, bw_str body,
-                         const bw_json **answer)
+bw_status bw_client_json(bw_ctx *ctx, bw_client *c, const char *method,
+                         const char *path, bw_str body, const bw_json **answer)
 {
     int http = 0;
     bw_str text;
@@ -248,11 +257,15 @@ bw_status bw_client_json(bw_ctx *ctx, bw_client *c, const char *method, const ch
         return s;
     if (http < 200 || http >= 300) {
         bw_str why = error_text(ctx, text);
-        return bw_fail(ctx, status_of(http), "%d: %.*s", http, (int)(why.len < 220 ? why.len : 220),
+        return bw_fail(ctx, status_of(http), "%d: %.*s", http,
+                       (int)(why.len < 220 ? why.len : 220),
                        why.len ? why.ptr : "(no text)");
     }
-    s = bw_json_parse(ctx, text, (bw_json_limits){.depth_max = 64, .nodes_max = 4000000,
-                                                  .bytes_max = ANSWER_BYTES_MAX}, &root);
+    s = bw_json_parse(ctx, text,
+                      (bw_json_limits){.depth_max = 64,
+                                       .nodes_max = 4000000,
+                                       .bytes_max = ANSWER_BYTES_MAX},
+                      &root);
     if (s == BW_OK)
         *answer = root;
     return s;
@@ -267,8 +280,9 @@ const char *bw_client_escape(bw_ctx *ctx, bw_str part)
         return NULL;
     for (size_t i = 0; i < part.len; i++) {
         unsigned char ch = (unsigned char)part.ptr[i];
-        if ((ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') || ch == '-' ||
-            ch == '_' || ch == '~' || (ch == '.' && part.len > 2)) {
+        if ((ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') ||
+            (ch >= '0' && ch <= '9') || ch == '-' || ch == '_' || ch == '~' ||
+            (ch == '.' && part.len > 2)) {
             p[n++] = (char)ch;
         } else {
             p[n++] = '%';

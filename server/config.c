@@ -31,13 +31,17 @@ static const setting settings[] = {
      "Country that this machine stands in, ISO 3166 alpha-2 as in the catalogue (FR).\n"
      "A cell does not serve until it is said: every rule of residency rests on it."},
     {"cell.operator", SET_STR, AT(cell_operator), "", 0, 0,
-     "Legal entity that runs the machine: an id in the catalogue or in policies.entities.\n"
+     "Legal entity that runs the machine: an id in the catalogue or in "
+     "policies.entities.\n"
      "Must be said as well; an entity without facts is denied whatever asks for them."},
     {"cell.certs", SET_LIST, AT(cell_certs), "", 0, 0,
-     "Certifications of this place, e.g. secnumcloud-3.2, hds. Statements of the operator."},
-    {"cell.hw", SET_LIST, AT(cell_hw), "", 0, 0, "Hardware facts of this place, e.g. tee, gpu."},
+     "Certifications of this place, e.g. secnumcloud-3.2, hds. Statements of the "
+     "operator."},
+    {"cell.hw", SET_LIST, AT(cell_hw), "", 0, 0,
+     "Hardware facts of this place, e.g. tee, gpu."},
     {"server.listen", SET_STR, AT(listen), "127.0.0.1:6333", 0, 0,
-     "Address and port; IPv6 in brackets; port 0 takes a free one. Beyond loopback TLS or\n"
+     "Address and port; IPv6 in brackets; port 0 takes a free one. Beyond loopback TLS "
+     "or\n"
      "a stated proxy is needed, or the start is refused."},
     {"server.prefix", SET_STR, AT(prefix), "", 0, 0,
      "URL prefix before every path (/base), or nothing. Paths without it are unknown."},
@@ -46,7 +50,8 @@ static const setting settings[] = {
     {"server.tls_key", SET_STR, AT(tls_key), "", 0, 0,
      "PEM file with the private key; must not be readable by group or others."},
     {"server.proxies", SET_LIST, AT(proxies), "", 0, 0,
-     "Addresses of the TLS-ending proxies in front of a cell without TLS. Beyond loopback\n"
+     "Addresses of the TLS-ending proxies in front of a cell without TLS. Beyond "
+     "loopback\n"
      "connections from other addresses are closed. No header of theirs is trusted."},
     {"server.io_threads", SET_U64, AT(io_threads), "2", 1, 64,
      "Threads that read and write sockets."},
@@ -54,8 +59,8 @@ static const setting settings[] = {
      "Threads that run requests; 0 = twice the processors, at least 4."},
     {"server.connections", SET_U64, AT(connections), "1024", 8, 60000,
      "Open connections; one more is answered 503 at once."},
-    {"server.connections_per_address", SET_U64, AT(connections_per_address), "512", 1, 60000,
-     "The same from one address."},
+    {"server.connections_per_address", SET_U64, AT(connections_per_address), "512", 1,
+     60000, "The same from one address."},
     {"server.headers_s", SET_U64, AT(headers_s), "10", 1, 600,
      "Seconds that a request's headers may take, however they drip."},
     {"server.idle_s", SET_U64, AT(idle_s), "60", 1, 3600,
@@ -66,7 +71,8 @@ static const setting settings[] = {
      "Deadline of one request in seconds; `timeout` in the query can only shorten it."},
     {"server.stop_s", SET_U64, AT(stop_s), "30", 1, 600,
      "Seconds that running requests get to end when the cell is stopped."},
-    {"data.folder", SET_STR, AT(data_folder), "", 0, 0, "The data folder; --data wins."},
+    {"data.folder", SET_STR, AT(data_folder), "", 0, 0,
+     "The data folder; --data wins."},
     {"data.open_partitions", SET_U64, AT(open_partitions), "256", 8, 16384,
      "SQLite files kept open at once (about three descriptors each)."},
     {"data.seal_rows", SET_U64, AT(seal_rows), "50000", 16, 100000000,
@@ -74,23 +80,29 @@ static const setting settings[] = {
     {"policies.packs", SET_STR, AT(packs_folder), "", 0, 0,
      "Folder of the policy packs; nothing = the installed one."},
     {"policies.file", SET_STR, AT(policies_file), "", 0, 0,
-     "Cedar text that a new data folder starts with instead of the pack's. Afterwards the\n"
-     "policies in force are policies.cedar in the data folder, changed by PUT /v1/policies."},
+     "Cedar text that a new data folder starts with instead of the pack's. Afterwards "
+     "the\n"
+     "policies in force are policies.cedar in the data folder, changed by PUT "
+     "/v1/policies."},
     {"policies.entities", SET_STR, AT(entities_file), "", 0, 0,
      "The operator's Cedar entities (JSON): legal entities, tenants, nodes; nothing =\n"
      "entities.json in the data folder, if there is one."},
     {"policies.catalogue", SET_STR, AT(catalogue_file), "", 0, 0,
-     "JSON that is merged over the pack's catalogue: words and zones of your own; nothing =\n"
+     "JSON that is merged over the pack's catalogue: words and zones of your own; "
+     "nothing =\n"
      "catalogue.json in the data folder, if there is one."},
     {"model.folder", SET_STR, AT(model_folder), "", 0, 0,
-     "Hugging Face folder of the embedding model for /v1/ingest and /v1/query; nothing =\n"
+     "Hugging Face folder of the embedding model for /v1/ingest and /v1/query; nothing "
+     "=\n"
      "none: those two answer 409."},
-    {"audit.segment_bytes", SET_U64, AT(audit_segment_bytes), "67108864", 65536, 1099511627776,
-     "Bytes after which the audit log begins a new file. Files are never removed by the cell."},
+    {"audit.segment_bytes", SET_U64, AT(audit_segment_bytes), "67108864", 65536,
+     1099511627776,
+     "Bytes after which the audit log begins a new file. Files are never removed by "
+     "the cell."},
     {"limits.body_bytes", SET_U64, AT(body_bytes), "33554432", 1024, 33554432,
      "Longest request body."},
-    {"limits.bodies_bytes", SET_U64, AT(bodies_bytes), "536870912", 33554432, 1099511627776,
-     "All request bodies in memory together; beyond it 503."},
+    {"limits.bodies_bytes", SET_U64, AT(bodies_bytes), "536870912", 33554432,
+     1099511627776, "All request bodies in memory together; beyond it 503."},
     {"limits.arena_bytes", SET_U64, AT(arena_bytes), "268435456", 1048576, 17179869184,
      "Memory that one request may take besides its body."},
 };
@@ -126,7 +138,8 @@ static bool parse_u64(bw_str v, uint64_t *out)
     return true;
 }
 
-static bw_status set_list(bw_ctx *ctx, const setting *st, bw_str value, bw_config_list *list)
+static bw_status set_list(bw_ctx *ctx, const setting *st, bw_str value,
+                          bw_config_list *list)
 {
     list->n = 0;
     while (value.len > 0) {
@@ -138,7 +151,8 @@ static bw_status set_list(bw_ctx *ctx, const setting *st, bw_str value, bw_confi
         if (word.len == 0)
             continue;
         if (list->n == BW_CONFIG_LIST_MAX)
-            return bw_fail(ctx, BW_EINVALID, "%s: more than %d words", st->name, BW_CONFIG_LIST_MAX);
+            return bw_fail(ctx, BW_EINVALID, "%s: more than %d words", st->name,
+                           BW_CONFIG_LIST_MAX);
         list->items[list->n++] = word;
     }
     return BW_OK;
@@ -148,8 +162,10 @@ static bw_status set_value(bw_ctx *ctx, const setting *st, bw_str value, bw_conf
 {
     char *at = (char *)c + st->offset;
     bw_str kept;
-    if (value.len > CONFIG_VALUE_MAX || memchr(value.ptr ? value.ptr : "", '\0', value.len))
-        return bw_fail(ctx, BW_EINVALID, "%s: the value is too long or holds a NUL", st->name);
+    if (value.len > CONFIG_VALUE_MAX ||
+        memchr(value.ptr ? value.ptr : "", '\0', value.len))
+        return bw_fail(ctx, BW_EINVALID, "%s: the value is too long or holds a NUL",
+                       st->name);
     bw_status s = bw_arena_str(ctx, value, &kept);
     if (s != BW_OK)
         return s;
@@ -161,8 +177,9 @@ static bw_status set_value(bw_ctx *ctx, const setting *st, bw_str value, bw_conf
         return set_list(ctx, st, kept, (bw_config_list *)(void *)at);
     uint64_t n;
     if (!parse_u64(kept, &n) || n < st->min || n > st->max)
-        return bw_fail(ctx, BW_EINVALID, "%s: wants a whole number from %llu to %llu", st->name,
-                       (unsigned long long)st->min, (unsigned long long)st->max);
+        return bw_fail(ctx, BW_EINVALID, "%s: wants a whole number from %llu to %llu",
+                       st->name, (unsigned long long)st->min,
+                       (unsigned long long)st->max);
     memcpy(at, &n, sizeof n);
     return BW_OK;
 }
@@ -175,22 +192,25 @@ static const setting *find(bw_str name)
     return NULL;
 }
 
-static bw_status parse_line(bw_ctx *ctx, bw_str line, unsigned number, bw_config *c, bool *seen)
+static bw_status parse_line(bw_ctx *ctx, bw_str line, unsigned number, bw_config *c,
+                            bool *seen)
 {
     line = trim(line);
     if (line.len == 0 || line.ptr[0] == '#')
         return BW_OK;
     const char *eq = memchr(line.ptr, '=', line.len);
     if (!eq)
-        return bw_fail(ctx, BW_EINVALID, "configuration, line %u: wants name = value", number);
+        return bw_fail(ctx, BW_EINVALID, "configuration, line %u: wants name = value",
+                       number);
     bw_str name = trim((bw_str){line.ptr, (size_t)(eq - line.ptr)});
     bw_str value = trim((bw_str){eq + 1, line.len - (size_t)(eq + 1 - line.ptr)});
     const setting *st = find(name);
     if (!st)
-        return bw_fail(ctx, BW_EINVALID, "configuration, line %u: unknown setting %.*s", number,
-                       (int)(name.len < 64 ? name.len : 64), name.ptr);
+        return bw_fail(ctx, BW_EINVALID, "configuration, line %u: unknown setting %.*s",
+                       number, (int)(name.len < 64 ? name.len : 64), name.ptr);
     if (seen[st - settings])
-        return bw_fail(ctx, BW_EINVALID, "configuration, line %u: %s is set twice", number, st->name);
+        return bw_fail(ctx, BW_EINVALID, "configuration, line %u: %s is set twice",
+                       number, st->name);
     seen[st - settings] = true;
     return set_value(ctx, st, value, c);
 }
@@ -202,25 +222,29 @@ static bw_status check(bw_ctx *ctx, const bw_config *c)
         return bw_fail(ctx, BW_EINVALID, "cell.id: wants 1 to 64 characters");
     for (size_t i = 0; i < id.len; i++) {
         char h = id.ptr[i];
-        if (!((h >= 'a' && h <= 'z') || (h >= 'A' && h <= 'Z') || (h >= '0' && h <= '9') || h == '-' ||
-              h == '_' || h == '.'))
+        if (!((h >= 'a' && h <= 'z') || (h >= 'A' && h <= 'Z') ||
+              (h >= '0' && h <= '9') || h == '-' || h == '_' || h == '.'))
             return bw_fail(ctx, BW_EINVALID, "cell.id: letters, digits, - _ . only");
     }
-    if (c->prefix.len > 0 && (c->prefix.ptr[0] != '/' || c->prefix.ptr[c->prefix.len - 1] == '/'))
-        return bw_fail(ctx, BW_EINVALID, "server.prefix: begins with / and does not end with it");
+    if (c->prefix.len > 0 &&
+        (c->prefix.ptr[0] != '/' || c->prefix.ptr[c->prefix.len - 1] == '/'))
+        return bw_fail(ctx, BW_EINVALID,
+                       "server.prefix: begins with / and does not end with it");
     if ((c->tls_cert.len > 0) != (c->tls_key.len > 0))
-        return bw_fail(ctx, BW_EINVALID, "server.tls_cert and server.tls_key go together");
+        return bw_fail(ctx, BW_EINVALID,
+                       "server.tls_cert and server.tls_key go together");
     for (size_t i = 0; i < c->proxies.n; i++) {
         unsigned char bytes[16];
         const char *p = bw_arena_cstr(ctx, c->proxies.items[i]);
-        if (!p || (inet_pton(AF_INET, p, bytes) != 1 && inet_pton(AF_INET6, p, bytes) != 1))
+        if (!p ||
+            (inet_pton(AF_INET, p, bytes) != 1 && inet_pton(AF_INET6, p, bytes) != 1))
             return bw_fail(ctx, BW_EINVALID, "server.proxies: wants IP addresses");
     }
     return BW_OK;
 }
 
-bw_status bw_config_parse(bw_ctx *ctx, bw_str text, const bw_config_override *over, size_t nover,
-                          bw_config *out)
+bw_status bw_config_parse(bw_ctx *ctx, bw_str text, const bw_config_override *over,
+                          size_t nover, bw_config *out)
 {
     bw_config c;
     bool seen[NSETTINGS] = {false};
@@ -248,7 +272,8 @@ bw_status bw_config_parse(bw_ctx *ctx, bw_str text, const bw_config_override *ov
     return s;
 }
 
-bw_status bw_listen_parse(bw_ctx *ctx, bw_str text, const char **host, uint16_t *port, bool *loopback)
+bw_status bw_listen_parse(bw_ctx *ctx, bw_str text, const char **host, uint16_t *port,
+                          bool *loopback)
 {
     size_t colon = text.len;
     uint64_t n;
@@ -258,7 +283,8 @@ bw_status bw_listen_parse(bw_ctx *ctx, bw_str text, const char **host, uint16_t 
         if (text.ptr[i] == ':')
             colon = i;
     if (colon == text.len ||
-        !parse_u64((bw_str){text.ptr + colon + 1, text.len - colon - 1}, &n) || n > 65535)
+        !parse_u64((bw_str){text.ptr + colon + 1, text.len - colon - 1}, &n) ||
+        n > 65535)
         return bw_fail(ctx, BW_EINVALID, "listen: wants ADDRESS:PORT");
     bw_str h = {text.ptr, colon};
     bool six = h.len >= 2 && h.ptr[0] == '[' && h.ptr[h.len - 1] == ']';
@@ -274,7 +300,8 @@ bw_status bw_listen_parse(bw_ctx *ctx, bw_str text, const char **host, uint16_t 
     else if (!six && inet_pton(AF_INET, cstr, bytes) == 1)
         *loopback = bytes[0] == 127;
     else
-        return bw_fail(ctx, BW_EINVALID, "listen: wants an IP address (IPv6 in brackets)");
+        return bw_fail(ctx, BW_EINVALID,
+                       "listen: wants an IP address (IPv6 in brackets)");
     *host = cstr;
     *port = (uint16_t)n;
     return BW_OK;
@@ -291,10 +318,12 @@ bw_status bw_config_check_serve(bw_ctx *ctx, const bw_config *c)
     if (c->dev && !loopback)
         return bw_fail(ctx, BW_EINVALID, "--dev listens on loopback only");
     if (c->dev && c->tls_cert.len > 0)
-        return bw_fail(ctx, BW_EINVALID, "--dev has no TLS: it is for this machine alone");
+        return bw_fail(ctx, BW_EINVALID,
+                       "--dev has no TLS: it is for this machine alone");
     if (!loopback && c->tls_cert.len == 0 && c->proxies.n == 0)
         return bw_fail(ctx, BW_EINVALID,
-                       "server.listen is beyond loopback: set server.tls_cert and server.tls_key, or "
+                       "server.listen is beyond loopback: set server.tls_cert and "
+                       "server.tls_key, or "
                        "server.proxies if a proxy ends TLS");
     if (!c->dev && (c->cell_country.len == 0 || c->cell_operator.len == 0))
         return bw_fail(ctx, BW_EINVALID, "cell.country and cell.operator must be set");
@@ -303,7 +332,8 @@ bw_status bw_config_check_serve(bw_ctx *ctx, const bw_config *c)
 
 void bw_config_print(const bw_config *c, bw_buf *out)
 {
-    bw_buf_puts(out, "# Bailiwick's configuration. A line: name = value. Unknown names are refused.\n");
+    bw_buf_puts(out, "# Bailiwick's configuration. A line: name = value. Unknown names "
+                     "are refused.\n");
     for (size_t i = 0; i < NSETTINGS; i++) {
         const setting *st = &settings[i];
         const char *at = c ? (const char *)c + st->offset : NULL;
@@ -316,7 +346,9 @@ void bw_config_print(const bw_config *c, bw_buf *out)
         if (st->kind == SET_U64)
             bw_buf_printf(out, "\n# From %llu to %llu.", (unsigned long long)st->min,
                           (unsigned long long)st->max);
-        bw_buf_printf(out, " Default: %s\n%s = ", st->initial[0] ? st->initial : "nothing", st->name);
+        bw_buf_printf(out,
+                      " Default: %s\n%s = ", st->initial[0] ? st->initial : "nothing",
+                      st->name);
         if (!at) {
             bw_buf_puts(out, st->initial);
         } else if (st->kind == SET_U64) {
@@ -341,7 +373,11 @@ void bw_config_print(const bw_config *c, bw_buf *out)
 
 void bw_config_place(const bw_config *c, bw_place *out)
 {
-    *out = (bw_place){.id = c->cell_id, .country = c->cell_country, .operator_id = c->cell_operator,
-                      .certs = c->cell_certs.items, .ncerts = c->cell_certs.n,
-                      .hw = c->cell_hw.items, .nhw = c->cell_hw.n};
+    *out = (bw_place){.id = c->cell_id,
+                      .country = c->cell_country,
+                      .operator_id = c->cell_operator,
+                      .certs = c->cell_certs.items,
+                      .ncerts = c->cell_certs.n,
+                      .hw = c->cell_hw.items,
+                      .nhw = c->cell_hw.n};
 }

@@ -37,20 +37,24 @@ typedef struct bw_config {
     bool dev; /* --dev; no setting of the file */
 } bw_config;
 
-typedef struct bw_config_override { /* --set name=value, later wins; and --listen, --data */
+typedef struct bw_config_override { /* --set name=value, later wins; and --listen,
+                                       --data */
     const char *name, *value;
 } bw_config_override;
 
 /* text: the file's content, or none = defaults only. Strings are copied to ctx's arena,
  * which must live as long as *out. BW_EINVALID names the line. */
-BW_MUST_USE bw_status bw_config_parse(bw_ctx *ctx, bw_str text, const bw_config_override *over,
-                                      size_t nover, bw_config *out);
-/* What must hold before a cell serves: place set, TLS or a stated proxy beyond loopback. */
+BW_MUST_USE bw_status bw_config_parse(bw_ctx *ctx, bw_str text,
+                                      const bw_config_override *over, size_t nover,
+                                      bw_config *out);
+/* What must hold before a cell serves: place set, TLS or a stated proxy beyond
+ * loopback. */
 BW_MUST_USE bw_status bw_config_check_serve(bw_ctx *ctx, const bw_config *c);
 /* The file with its documentation, defaults or the values of `c`. */
 void bw_config_print(const bw_config *c, bw_buf *out);
-/* "127.0.0.1:6333", "[::1]:6333": host without brackets in ctx's arena; *loopback tells. */
-BW_MUST_USE bw_status bw_listen_parse(bw_ctx *ctx, bw_str text, const char **host, uint16_t *port,
-                                      bool *loopback);
+/* "127.0.0.1:6333", "[::1]:6333": host without brackets in ctx's arena; *loopback
+ * tells. */
+BW_MUST_USE bw_status bw_listen_parse(bw_ctx *ctx, bw_str text, const char **host,
+                                      uint16_t *port, bool *loopback);
 void bw_config_place(const bw_config *c, bw_place *out); /* borrows from c */
 #endif

@@ -1,5 +1,5 @@
-/* Error forms. Qdrant's routes: {"status":{"error":TEXT},"time":0.0}, `status` first, since
- * clients look for words in the first 200 bytes (contract, section 1). /v1:
+/* Error forms. Qdrant's routes: {"status":{"error":TEXT},"time":0.0}, `status` first,
+ * since clients look for words in the first 200 bytes (contract, section 1). /v1:
  * {"error":{"code":…,"message":…,"pointer":…}}. An unknown path has an empty body, a
  * missing key plain text; those two are made where they arise. */
 #include "gate.h"
@@ -64,7 +64,8 @@ static const char *code_of(int http_status, bw_status status)
 
 bw_route_family bw_error_family(bw_str path)
 {
-    return path.len >= 3 && memcmp(path.ptr, "/v1", 3) == 0 && (path.len == 3 || path.ptr[3] == '/')
+    return path.len >= 3 && memcmp(path.ptr, "/v1", 3) == 0 &&
+                   (path.len == 3 || path.ptr[3] == '/')
                ? BW_FAMILY_V1
                : BW_FAMILY_QDRANT;
 }
@@ -85,12 +86,13 @@ static bw_str clean(const char *message, char *buf, size_t cap)
     return (bw_str){buf, n};
 }
 
-void bw_error_response(bw_response *out, bw_route_family family, int http_status, bw_status status,
-                       const char *message, const char *pointer)
+void bw_error_response(bw_response *out, bw_route_family family, int http_status,
+                       bw_status status, const char *message, const char *pointer)
 {
     char text[512], where[160];
     /* Our own faults: the cause is in the log, never in the answer. */
-    if (http_status == 500 && (status == BW_ECORRUPT || status == BW_EIO || status == BW_EINTERNAL))
+    if (http_status == 500 &&
+        (status == BW_ECORRUPT || status == BW_EIO || status == BW_EINTERNAL))
         message = "Service internal error";
     bw_str m = clean(message, text, sizeof text);
     bw_buf_clear(&out->body);
@@ -102,7 +104,8 @@ void bw_error_response(bw_response *out, bw_route_family family, int http_status
         bw_buf_puts(&out->body, "},\"time\":0.0}");
         return;
     }
-    bw_buf_printf(&out->body, "{\"error\":{\"code\":\"%s\",\"message\":", code_of(http_status, status));
+    bw_buf_printf(&out->body, "{\"error\":{\"code\":\"%s\",\"message\":",
+                  code_of(http_status, status));
     bw_json_put_str(&out->body, m);
     bw_buf_puts(&out->body, ",\"pointer\":");
     bw_json_put_str(&out->body, clean(pointer ? pointer : "", where, sizeof where));

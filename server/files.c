@@ -99,14 +99,16 @@ bw_status bw_dir_make(bw_ctx *ctx, const char *dir)
 bw_status bw_file_replace(bw_ctx *ctx, const char *path, bw_str content, unsigned mode)
 {
     const char *slash = strrchr(path, '/');
-    const char *dir = slash ? bw_arena_cstr(ctx, (bw_str){path, (size_t)(slash - path)}) : ".";
+    const char *dir =
+        slash ? bw_arena_cstr(ctx, (bw_str){path, (size_t)(slash - path)}) : ".";
     const char *tmp = bw_arena_printf(ctx, "%s.new", path);
     if (!dir || !tmp)
         return bw_fail_nomem(ctx);
     if (dir[0] == '\0')
         dir = "/";
     (void)unlink(tmp); /* of a crash; O_EXCL below keeps links out */
-    int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, (mode_t)mode);
+    int fd =
+        open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, (mode_t)mode);
     if (fd < 0)
         return bw_fail_errno(ctx, tmp, errno);
     int err = bw_write_all(fd, content.ptr, content.len);

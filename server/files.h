@@ -7,9 +7,12 @@
 
 /* The file's bytes in ctx's arena, with a NUL after them that is not counted.
  * BW_ENOTFOUND when it is not there; BW_EINVALID above bytes_max. */
-BW_MUST_USE bw_status bw_file_read(bw_ctx *ctx, const char *path, size_t bytes_max, bw_str *out);
-/* The new content is there whole and durable, or the old one still is. mode: of the file. */
-BW_MUST_USE bw_status bw_file_replace(bw_ctx *ctx, const char *path, bw_str content, unsigned mode);
+BW_MUST_USE bw_status bw_file_read(bw_ctx *ctx, const char *path, size_t bytes_max,
+                                   bw_str *out);
+/* The new content is there whole and durable, or the old one still is. mode: of the
+ * file. */
+BW_MUST_USE bw_status bw_file_replace(bw_ctx *ctx, const char *path, bw_str content,
+                                      unsigned mode);
 BW_MUST_USE bw_status bw_dir_sync(bw_ctx *ctx, const char *dir);
 /* Makes one folder (not its parents) with mode 0700; there already is fine. */
 BW_MUST_USE bw_status bw_dir_make(bw_ctx *ctx, const char *dir);

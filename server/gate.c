@@ -38,14 +38,15 @@ static void plain(bw_response *out, int status, const char *text)
     bw_buf_puts(&out->body, text);
 }
 
-bool bw_gate_authenticate(bw_server *s, bw_ctx *ctx, bw_str api_key, bw_str authorization,
-                          bw_key_record *key, bw_response *out)
+bool bw_gate_authenticate(bw_server *s, bw_ctx *ctx, bw_str api_key,
+                          bw_str authorization, bw_key_record *key, bw_response *out)
 {
     static const char bearer[] = "Bearer ";
     bw_str presented = api_key;
     if (!api_key.ptr && authorization.ptr && authorization.len >= sizeof bearer - 1 &&
         strncasecmp(authorization.ptr, bearer, sizeof bearer - 1) == 0)
-        presented = (bw_str){authorization.ptr + sizeof bearer - 1, authorization.len - sizeof bearer + 1};
+        presented = (bw_str){authorization.ptr + sizeof bearer - 1,
+                             authorization.len - sizeof bearer + 1};
     if (!presented.ptr || presented.len == 0) {
         plain(out, 401, "Must provide an API key or an Authorization bearer token");
         return false;
@@ -70,8 +71,10 @@ static bool words_have(bw_words w, bw_str word)
     return false;
 }
 
-/* The words of a comma list that are in the key's list, in the list's (sorted) order. */
-static bw_status pick_safeguards(bw_ctx *ctx, bw_words claimable, bw_str header, bw_caller *c)
+/* The words of a comma list that are in the key's list, in the list's (sorted) order.
+ */
+static bw_status pick_safeguards(bw_ctx *ctx, bw_words claimable, bw_str header,
+                                 bw_caller *c)
 {
     bw_str *picked = bw_arena_calloc(ctx, claimable.n + 1, sizeof *picked);
     bool *want = bw_arena_calloc(ctx, claimable.n + 1, sizeof *want);
@@ -90,7 +93,8 @@ static bw_status pick_safeguards(bw_ctx *ctx, bw_words claimable, bw_str header,
             if (bw_str_eq(claimable.items[i], word))
                 at = i;
         if (word.len > 0 && at == claimable.n)
-            return bw_fail(ctx, BW_EDENIED, "Forbidden: the key may not claim this safeguard");
+            return bw_fail(ctx, BW_EDENIED,
+                           "Forbidden: the key may not claim this safeguard");
         if (word.len > 0)
             want[at] = true;
         size_t skip = comma ? n + 1 : n;
@@ -108,8 +112,12 @@ static bw_status fill_caller(bw_ctx *ctx, const bw_gate_input *in, bw_caller *c)
 {
     const bw_key_record *k = in->key;
     memset(c, 0, sizeof *c);
-    c->principal = (bw_principal){.id = k->principal, .tenant = k->tenant, .seat = k->seat,
-                                  .clearance = k->clearance, .roles = k->roles.items, .nroles = k->roles.n};
+    c->principal = (bw_principal){.id = k->principal,
+                                  .tenant = k->tenant,
+                                  .seat = k->seat,
+                                  .clearance = k->clearance,
+                                  .roles = k->roles.items,
+                                  .nroles = k->roles.n};
     c->key_id = k->id;
     c->default_labels = k->labels;
     c->purpose = k->default_purpose.ptr ? k->default_purpose : BW_STR("");
@@ -117,7 +125,8 @@ static bw_status fill_caller(bw_ctx *ctx, const bw_gate_input *in, bw_caller *c)
         return bw_fail(ctx, BW_EINVALID, "an x-bailiwick header is given twice");
     if (in->purpose.ptr) {
         if (!words_have(k->purposes, in->purpose))
-            return bw_fail(ctx, BW_EDENIED, "Forbidden: the key may not claim this purpose");
+            return bw_fail(ctx, BW_EDENIED,
+                           "Forbidden: the key may not claim this purpose");
         c->purpose = in->purpose;
     }
     if (in->safeguards.ptr)
@@ -168,12 +177,14 @@ static bw_status set_deadline(gate_request *g)
             char c = p->value.ptr[i];
             if (c < '0' || c > '9' || seconds > 100000000)
                 return bw_fail(ctx, BW_EINVALID,
-                               "Deserialize error in query parameters: timeout: wants whole seconds");
+                               "Deserialize error in query parameters: timeout: wants "
+                               "whole seconds");
             seconds = seconds * 10 + (uint64_t)(c - '0');
         }
         if (seconds == 0)
             return bw_fail(ctx, BW_EINVALID,
-                           "Deserialize error in query parameters: timeout: wants at least 1 second");
+                           "Deserialize error in query parameters: timeout: wants at "
+                           "least 1 second");
     }
     if (seconds == 0 || seconds > cap_s)
         seconds = cap_s;
@@ -181,8 +192,8 @@ static bw_status set_deadline(gate_request *g)
     return BW_OK;
 }
 
-/* Everything before the handler. *http: the status of a failure that the code alone does
- * not tell (403 for purposes and objects). */
+/* Everything before the handler. *http: the status of a failure that the code alone
+ * does not tell (403 for purposes and objects). */
 static bw_status prepare(gate_request *g, const bw_gate_input *in, int *http)
 {
     bw_request *r = &g->pub;
@@ -221,7 +232,8 @@ static bw_status prepare(gate_request *g, const bw_gate_input *in, int *http)
     }
     s = bw_uri_query_parse(r->ctx, in->query, &r->query, &r->nquery);
     if (s == BW_EINVALID && r->route->family == BW_FAMILY_QDRANT)
-        s = bw_fail(r->ctx, s, "Deserialize error in query parameters: %.180s", bw_ctx_message(r->ctx));
+        s = bw_fail(r->ctx, s, "Deserialize error in query parameters: %.180s",
+                    bw_ctx_message(r->ctx));
     if (s == BW_OK)
         s = set_deadline(g);
     if (s == BW_OK && r->route->access == BW_ROUTE_COLLECTION && r->nargs > 0)
@@ -234,7 +246,8 @@ static bw_status access_check(gate_request *g, int *http)
     bw_request *r = &g->pub;
     bw_status s = BW_OK;
     if (r->route->access == BW_ROUTE_COLLECTION)
-        s = bw_gate__object(r, r->route->action, "Collection", r->nargs > 0 ? r->args[0] : BW_STR(""));
+        s = bw_gate__object(r, r->route->action, "Collection",
+                            r->nargs > 0 ? r->args[0] : BW_STR(""));
     else if (r->route->access == BW_ROUTE_CELL)
         s = bw_gate__object(r, r->route->action, "Node", r->server->config.cell_id);
     if (s == BW_EDENIED)
@@ -242,8 +255,8 @@ static bw_status access_check(gate_request *g, int *http)
     return s;
 }
 
-/* An opening line before a write runs: a crash between act and record leaves a trace, and
- * a log that cannot be written refuses the act itself (threat 30). */
+/* An opening line before a write runs: a crash between act and record leaves a trace,
+ * and a log that cannot be written refuses the act itself (threat 30). */
 static bw_status begin(gate_request *g)
 {
     if (!g->pub.route->write)
@@ -256,7 +269,8 @@ static bw_status begin(gate_request *g)
     return s;
 }
 
-static void answer_failure(gate_request *g, const bw_gate_input *in, bw_response *out, bw_status s, int http)
+static void answer_failure(gate_request *g, const bw_gate_input *in, bw_response *out,
+                           bw_status s, int http)
 {
     bw_request *r = &g->pub;
     bool unknown = !r->route && s == BW_ENOTFOUND;
@@ -266,9 +280,11 @@ static void answer_failure(gate_request *g, const bw_gate_input *in, bw_response
     if (http == 0)
         http = bw_error_http_status(s);
     if (http >= 500)
-        bw_log(BW_LOG_WARN, "request %016llx: %d %s: %s", (unsigned long long)r->request_id, http,
-               bw_status_name(s), bw_ctx_message(r->ctx));
-    bw_error_response(out, family, http, s, bw_ctx_message(r->ctx), bw_ctx_pointer(r->ctx));
+        bw_log(BW_LOG_WARN, "request %016llx: %d %s: %s",
+               (unsigned long long)r->request_id, http, bw_status_name(s),
+               bw_ctx_message(r->ctx));
+    bw_error_response(out, family, http, s, bw_ctx_message(r->ctx),
+                      bw_ctx_pointer(r->ctx));
     if (unknown) {
         bw_buf_clear(&out->body);
         out->content_type = "text/plain";
@@ -280,7 +296,8 @@ static bw_status close_record(gate_request *g, const bw_response *out)
 {
     bw_request *r = &g->pub;
     int status = out->status ? out->status : 200;
-    bool denial = status == 401 || status == 403 || status == 451 || g->record.ndenials > 0;
+    bool denial =
+        status == 401 || status == 403 || status == 451 || g->record.ndenials > 0;
     bool write = r->route && r->route->write;
     if (denial)
         atomic_fetch_add_explicit(&r->server->counters.denied, 1, memory_order_relaxed);
@@ -295,8 +312,13 @@ void bw_gate_serve(bw_server *s, const bw_gate_input *in, bw_response *out)
     gate_request g;
     int http = 0;
     memset(&g, 0, sizeof g);
-    g.pub = (bw_request){.ctx = in->ctx, .server = s, .method = in->method, .path = in->path,
-                         .body = in->body, .now_ns = bw_clock_unix_ns(), .request_id = in->request_id};
+    g.pub = (bw_request){.ctx = in->ctx,
+                         .server = s,
+                         .method = in->method,
+                         .path = in->path,
+                         .body = in->body,
+                         .now_ns = bw_clock_unix_ns(),
+                         .request_id = in->request_id};
     g.key = in->key;
     g.pub.body.ptr = in->body.ptr ? in->body.ptr : "";
     open_record(&g, in);
@@ -315,8 +337,9 @@ void bw_gate_serve(bw_server *s, const bw_gate_input *in, bw_response *out)
     if (st != BW_OK) { /* no entry, no service */
         atomic_fetch_add_explicit(&s->counters.audit_failures, 1, memory_order_relaxed);
         http = st == BW_ENOSPACE ? 507 : 503;
-        bw_error_response(out, g.pub.route ? g.pub.route->family : bw_error_family(in->path), http, st,
-                          "the audit log cannot be written", "");
+        bw_error_response(out,
+                          g.pub.route ? g.pub.route->family : bw_error_family(in->path),
+                          http, st, "the audit log cannot be written", "");
         out->nheaders = 0;
     }
     bw_gate__clear(&g);

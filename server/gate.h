@@ -12,32 +12,32 @@
 #include "uri.h"
 
 typedef struct bw_gate_input {
-    bw_ctx *ctx;     /* fresh; holds everything of the request */
+    bw_ctx *ctx;                /* fresh; holds everything of the request */
     bw_str method, path, query; /* raw; path without the query */
     bw_str body;
     const bw_key_record *key;   /* authenticated; NULL on open routes and with --dev */
     bw_str purpose, safeguards; /* headers, or none */
     bool purpose_twice;         /* a gate header came more than once: 400 */
-    int refuse_status;          /* 0, or: answer this (body too long, …) with refuse_text */
+    int refuse_status; /* 0, or: answer this (body too long, …) with refuse_text */
     const char *refuse_text;
     uint64_t request_id;
 } bw_gate_input;
 
 /* Whether a request may go without a key: exactly GET and one of the open paths. */
 bool bw_gate_is_open(const bw_server *s, bw_str method, bw_str path);
-/* The caller's key record from `api-key` or `Authorization` (none = not sent). On failure
- * `out` of the response is filled with the 401 and false returned. */
-bool bw_gate_authenticate(bw_server *s, bw_ctx *ctx, bw_str api_key, bw_str authorization,
-                          bw_key_record *key, bw_response *out);
+/* The caller's key record from `api-key` or `Authorization` (none = not sent). On
+ * failure `out` of the response is filled with the 401 and false returned. */
+bool bw_gate_authenticate(bw_server *s, bw_ctx *ctx, bw_str api_key,
+                          bw_str authorization, bw_key_record *key, bw_response *out);
 /* Runs the request; always fills out (its body is the caller's to clear). */
 void bw_gate_serve(bw_server *s, const bw_gate_input *in, bw_response *out);
-/* Records refusals that never reach bw_gate_serve (bad key, framing), folded: at once for
- * the first, then at most one event a second with the number. */
+/* Records refusals that never reach bw_gate_serve (bad key, framing), folded: at once
+ * for the first, then at most one event a second with the number. */
 void bw_gate_refused(bw_server *s, const char *event, int status);
 
 /* Error forms. family of a path that has no route: by its first segment. */
-void bw_error_response(bw_response *out, bw_route_family family, int http_status, bw_status status,
-                       const char *message, const char *pointer);
+void bw_error_response(bw_response *out, bw_route_family family, int http_status,
+                       bw_status status, const char *message, const char *pointer);
 int bw_error_http_status(bw_status status);
 bw_route_family bw_error_family(bw_str path);
 #endif

@@ -1,8 +1,8 @@
 /* What handlers ask the gate: permitted sets, the class of a label set, why not.
  *
- * The permitted set is made here and nowhere else, from the authenticated caller and the
- * policies in force; no class comes from a body. A collection is (tenant, name), so one
- * of another tenant is simply not there: same path, same bytes as an absent one.
+ * The permitted set is made here and nowhere else, from the authenticated caller and
+ * the policies in force; no class comes from a body. A collection is (tenant, name), so
+ * one of another tenant is simply not there: same path, same bytes as an absent one.
  *
  * With --dev there is one principal and one class, and the same functions answer from
  * them without a policy (that cell is on loopback and says so). */
@@ -16,9 +16,13 @@ enum { CLASS_TEXTS_MAX = 200000, GATE_CLASSES_MAX = 4096 };
 void bw_gate__question(const bw_request *r, bw_action action, bw_question *out)
 {
     const bw_caller *c = r->caller;
-    *out = (bw_question){.principal = &c->principal, .action = action, .purpose = c->purpose,
-                         .safeguards = c->safeguards, .nsafeguards = c->nsafeguards,
-                         .dest = NULL, .now_ns = r->now_ns};
+    *out = (bw_question){.principal = &c->principal,
+                         .action = action,
+                         .purpose = c->purpose,
+                         .safeguards = c->safeguards,
+                         .nsafeguards = c->nsafeguards,
+                         .dest = NULL,
+                         .now_ns = r->now_ns};
 }
 
 void bw_gate__clear(gate_request *g)
@@ -28,36 +32,44 @@ void bw_gate__clear(gate_request *g)
     bw_audit_record_clear(&g->record);
 }
 
-/* "gdpr-ch5, residency-move", cut so that a Qdrant error keeps its names in 190 bytes. */
+/* "gdpr-ch5, residency-move", cut so that a Qdrant error keeps its names in 190 bytes.
+ */
 static const char *names_of(bw_ctx *ctx, const bw_decision *d)
 {
     bw_buf b = {0};
     const char *text;
     for (size_t i = 0; i < d->npolicies && b.len < 100; i++) {
         bw_str p = d->policies[i];
-        bw_buf_printf(&b, "%s%.*s", i ? ", " : "", (int)(p.len < 80 ? p.len : 80), p.ptr);
+        bw_buf_printf(&b, "%s%.*s", i ? ", " : "", (int)(p.len < 80 ? p.len : 80),
+                      p.ptr);
     }
     if (d->nerrors > 0 && b.len == 0) {
         bw_str p = d->errors[0];
-        bw_buf_printf(&b, "%.*s (it could not be evaluated)", (int)(p.len < 80 ? p.len : 80), p.ptr);
+        bw_buf_printf(&b, "%.*s (it could not be evaluated)",
+                      (int)(p.len < 80 ? p.len : 80), p.ptr);
     }
-    text = b.failed || b.len == 0 ? NULL : bw_arena_printf(ctx, "%.*s", (int)b.len, b.ptr);
+    text =
+        b.failed || b.len == 0 ? NULL : bw_arena_printf(ctx, "%.*s", (int)b.len, b.ptr);
     bw_buf_clear(&b);
     return text;
 }
 
-static bw_status denied(bw_request *r, bw_action action, const bw_class_id *class_id, const bw_decision *d)
+static bw_status denied(bw_request *r, bw_action action, const bw_class_id *class_id,
+                        const bw_decision *d)
 {
     const char *names = names_of(r->ctx, d);
     bw_audit_add_denial(r->audit, action, class_id, d);
     if (!names)
-        return bw_fail(r->ctx, BW_EDENIED, "Denied: no policy permits %s of these labels to this key here",
+        return bw_fail(r->ctx, BW_EDENIED,
+                       "Denied: no policy permits %s of these labels to this key here",
                        bw_action_name(action));
-    return bw_fail(r->ctx, BW_EDENIED, "Denied by policy %s: %s is not allowed for these labels here", names,
-                   bw_action_name(action));
+    return bw_fail(r->ctx, BW_EDENIED,
+                   "Denied by policy %s: %s is not allowed for these labels here",
+                   names, bw_action_name(action));
 }
 
-bw_status bw_gate__object(bw_request *r, bw_action action, const char *kind, bw_str name)
+bw_status bw_gate__object(bw_request *r, bw_action action, const char *kind,
+                          bw_str name)
 {
     bw_server *s = r->server;
     bw_question q;
@@ -65,7 +77,8 @@ bw_status bw_gate__object(bw_request *r, bw_action action, const char *kind, bw_
     if (s->config.dev)
         return BW_OK;
     bw_gate__question(r, action, &q);
-    bw_status st = bw_decide_object(r->ctx, s->authority, &q, kind, r->caller->principal.tenant, name, &d);
+    bw_status st = bw_decide_object(r->ctx, s->authority, &q, kind,
+                                    r->caller->principal.tenant, name, &d);
     if (st != BW_OK)
         return st;
     if (d.allow)
@@ -73,8 +86,11 @@ bw_status bw_gate__object(bw_request *r, bw_action action, const char *kind, bw_
     const char *names = names_of(r->ctx, &d);
     bw_audit_add_denial(r->audit, action, NULL, &d);
     if (!names)
-        return bw_fail(r->ctx, BW_EDENIED, "Forbidden: no policy permits %s to this key", bw_action_name(action));
-    return bw_fail(r->ctx, BW_EDENIED, "Forbidden: %s is denied by policy %s", bw_action_name(action), names);
+        return bw_fail(r->ctx, BW_EDENIED,
+                       "Forbidden: no policy permits %s to this key",
+                       bw_action_name(action));
+    return bw_fail(r->ctx, BW_EDENIED, "Forbidden: %s is denied by policy %s",
+                   bw_action_name(action), names);
 }
 
 /* ---- label texts of classes ---- */
@@ -93,9 +109,10 @@ static bw_status class_text_load(bw_request *r, const bw_class_id *id, bw_str *o
     memcpy(kept + 1, text.ptr, text.len);
     *kept = (bw_str){(const char *)(kept + 1), text.len};
     bw_require(pthread_rwlock_wrlock(&s->class_lock) == 0);
-    uint64_t *slot = bw_map_count(s->class_texts) < CLASS_TEXTS_MAX
-                         ? bw_map_put(s->class_texts, id->bytes, sizeof id->bytes, &fresh)
-                         : NULL;
+    uint64_t *slot =
+        bw_map_count(s->class_texts) < CLASS_TEXTS_MAX
+            ? bw_map_put(s->class_texts, id->bytes, sizeof id->bytes, &fresh)
+            : NULL;
     if (slot && fresh)
         *slot = (uint64_t)(uintptr_t)kept;
     bw_require(pthread_rwlock_unlock(&s->class_lock) == 0);
@@ -122,7 +139,8 @@ bw_status bw_gate_label_text(bw_request *r, const bw_class_id *class_id, bw_str 
     return class_text(r, class_id, out);
 }
 
-/* Under the tenant's name too, so that one person's hashes cannot be joined across tenants. */
+/* Under the tenant's name too, so that one person's hashes cannot be joined across
+ * tenants. */
 bw_status bw_gate_subject(bw_request *r, bw_str subject, bw_str *out)
 {
     unsigned char hash[32];
@@ -132,11 +150,15 @@ bw_status bw_gate_subject(bw_request *r, bw_str subject, bw_str *out)
     char *hex = bw_arena_alloc(r->ctx, 2 * sizeof hash + 1);
     if (!hex)
         return bw_fail_nomem(r->ctx);
-    bw_require(crypto_generichash_init(&st, r->server->subject_secret, BW_SECRET_BYTES, sizeof hash) == 0 &&
-               crypto_generichash_update(&st, (const unsigned char *)&n, sizeof n) == 0 &&
-               crypto_generichash_update(&st, (const unsigned char *)tenant.ptr, tenant.len) == 0 &&
-               crypto_generichash_update(&st, (const unsigned char *)subject.ptr, subject.len) == 0 &&
-               crypto_generichash_final(&st, hash, sizeof hash) == 0);
+    bw_require(
+        crypto_generichash_init(&st, r->server->subject_secret, BW_SECRET_BYTES,
+                                sizeof hash) == 0 &&
+        crypto_generichash_update(&st, (const unsigned char *)&n, sizeof n) == 0 &&
+        crypto_generichash_update(&st, (const unsigned char *)tenant.ptr, tenant.len) ==
+            0 &&
+        crypto_generichash_update(&st, (const unsigned char *)subject.ptr,
+                                  subject.len) == 0 &&
+        crypto_generichash_final(&st, hash, sizeof hash) == 0);
     sodium_bin2hex(hex, 2 * sizeof hash + 1, hash, sizeof hash);
     *out = (bw_str){hex, 2 * sizeof hash};
     return BW_OK;
@@ -152,7 +174,8 @@ static void dev_digest(const bw_server *s, bw_action action, uint8_t digest[16])
     bw_require(crypto_generichash(digest, 16, bytes, sizeof bytes, NULL, 0) == 0);
 }
 
-typedef struct candidates { /* classes that a decision is asked for, sorted, with their texts */
+typedef struct candidates { /* classes that a decision is asked for, sorted, with their
+                               texts */
     bw_class_id *ids;
     bw_str *texts;
     size_t n;
@@ -164,12 +187,14 @@ static int by_id(const void *a, const void *b)
 }
 
 /* The collection's classes and those that this request itself names. */
-static bw_status candidates_get(bw_request *r, const bw_collection_info *info, candidates *out)
+static bw_status candidates_get(bw_request *r, const bw_collection_info *info,
+                                candidates *out)
 {
     gate_request *g = gate_of(r);
     const bw_class_id *have;
     size_t n = 0;
-    bw_status s = bw_collection_classes(r->ctx, r->server->engine, info->tenant, info->name, &have, &n);
+    bw_status s = bw_collection_classes(r->ctx, r->server->engine, info->tenant,
+                                        info->name, &have, &n);
     if (s != BW_OK)
         return s;
     out->ids = bw_arena_calloc(r->ctx, n + g->nclasses + 1, sizeof *out->ids);
@@ -187,7 +212,8 @@ static bw_status candidates_get(bw_request *r, const bw_collection_info *info, c
         qsort(out->ids, out->n, sizeof *out->ids, by_id);
         size_t unique = 0;
         for (size_t i = 0; i < out->n; i++)
-            if (unique == 0 || bw_class_id_cmp(&out->ids[i], &out->ids[unique - 1]) != 0)
+            if (unique == 0 ||
+                bw_class_id_cmp(&out->ids[i], &out->ids[unique - 1]) != 0)
                 out->ids[unique++] = out->ids[i];
         out->n = unique;
     }
@@ -196,18 +222,22 @@ static bw_status candidates_get(bw_request *r, const bw_collection_info *info, c
     return s;
 }
 
-static bw_status collection_find(bw_request *r, bw_str collection, bw_collection_info *info)
+static bw_status collection_find(bw_request *r, bw_str collection,
+                                 bw_collection_info *info)
 {
-    bw_status s = bw_collection_get(r->ctx, r->server->engine, r->caller->principal.tenant, collection, info);
+    bw_status s = bw_collection_get(r->ctx, r->server->engine,
+                                    r->caller->principal.tenant, collection, info);
     if (r->audit && !r->audit->collection.ptr)
         r->audit->collection = collection;
     if (s == BW_ENOTFOUND)
-        return bw_fail(r->ctx, BW_ENOTFOUND, "Not found: Collection `%.*s` doesn't exist!",
-                       (int)(collection.len < 200 ? collection.len : 200), collection.ptr);
+        return bw_fail(
+            r->ctx, BW_ENOTFOUND, "Not found: Collection `%.*s` doesn't exist!",
+            (int)(collection.len < 200 ? collection.len : 200), collection.ptr);
     return s;
 }
 
-static bw_status permit_of(bw_request *r, const candidates *c, bw_action action, bw_permit *out)
+static bw_status permit_of(bw_request *r, const candidates *c, bw_action action,
+                           bw_permit *out)
 {
     bw_server *s = r->server;
     uint8_t digest[16];
@@ -217,7 +247,8 @@ static bw_status permit_of(bw_request *r, const candidates *c, bw_action action,
         dev_digest(s, action, digest);
     } else {
         bw_gate__question(r, action, &q);
-        bw_status st = bw_permitted_set(r->ctx, s->authority, &q, c->ids, c->texts, c->n, out, digest);
+        bw_status st = bw_permitted_set(r->ctx, s->authority, &q, c->ids, c->texts,
+                                        c->n, out, digest);
         if (st != BW_OK)
             return st;
     }
@@ -225,8 +256,8 @@ static bw_status permit_of(bw_request *r, const candidates *c, bw_action action,
     return BW_OK;
 }
 
-bw_status bw_gate_permit(bw_request *r, bw_str collection, bw_action action, bw_collection_info *info,
-                         bw_permit *out)
+bw_status bw_gate_permit(bw_request *r, bw_str collection, bw_action action,
+                         bw_collection_info *info, bw_permit *out)
 {
     bw_collection_info own;
     candidates c = {0};
@@ -236,7 +267,8 @@ bw_status bw_gate_permit(bw_request *r, bw_str collection, bw_action action, bw_
     return s == BW_OK ? permit_of(r, &c, action, out) : s;
 }
 
-bw_status bw_gate_access(bw_request *r, bw_str collection, bw_collection_info *info, bw_access *out)
+bw_status bw_gate_access(bw_request *r, bw_str collection, bw_collection_info *info,
+                         bw_access *out)
 {
     bw_collection_info own;
     candidates c = {0};
@@ -259,7 +291,8 @@ bw_status bw_gate_access(bw_request *r, bw_str collection, bw_collection_info *i
 /* ---- the class of a write ---- */
 
 /* Keeps a label set of this request; classes are few (label sets are, by design). */
-static bw_status remember(gate_request *g, bw_str bytes, const bw_class_id *id, bw_str canonical)
+static bw_status remember(gate_request *g, bw_str bytes, const bw_class_id *id,
+                          bw_str canonical)
 {
     bw_ctx *ctx = g->pub.ctx;
     bool fresh = false;
@@ -270,11 +303,14 @@ static bw_status remember(gate_request *g, bw_str bytes, const bw_class_id *id, 
         if (bw_class_id_cmp(&g->classes[i].id, id) == 0)
             at = i;
     if (at == GATE_CLASSES_MAX)
-        return bw_fail(ctx, BW_EINVALID, "more than %d different label sets in one request", GATE_CLASSES_MAX);
+        return bw_fail(ctx, BW_EINVALID,
+                       "more than %d different label sets in one request",
+                       GATE_CLASSES_MAX);
     if (at == g->nclasses) {
         if (g->nclasses == g->cap_classes) {
             size_t cap = g->cap_classes ? g->cap_classes * 2 : 8;
-            gate_class *p = bw_arena_grow(ctx, g->classes, g->cap_classes * sizeof *p, cap * sizeof *p);
+            gate_class *p = bw_arena_grow(ctx, g->classes, g->cap_classes * sizeof *p,
+                                          cap * sizeof *p);
             if (!p)
                 return bw_fail_nomem(ctx);
             g->classes = p;
@@ -295,14 +331,17 @@ static bw_status invalid_labels(bw_request *r, bw_status s)
         return s;
     const char *where = bw_arena_printf(r->ctx, "/_labels%s", bw_ctx_pointer(r->ctx));
     const char *what = bw_arena_printf(r->ctx, "%s", bw_ctx_message(r->ctx));
-    return bw_fail_at(r->ctx, BW_EINVALID, where ? where : "/_labels", "Validation error in _labels: %.200s",
+    return bw_fail_at(r->ctx, BW_EINVALID, where ? where : "/_labels",
+                      "Validation error in _labels: %.200s",
                       what ? what : "bad label set");
 }
 
-static bw_status class_of(bw_request *r, const bw_json *labels, bw_class_id *id, bw_str *canonical)
+static bw_status class_of(bw_request *r, const bw_json *labels, bw_class_id *id,
+                          bw_str *canonical)
 {
     bw_labels set;
-    bw_status s = bw_labels_parse(r->ctx, r->server->catalogue, labels, r->caller->principal.tenant, &set);
+    bw_status s = bw_labels_parse(r->ctx, r->server->catalogue, labels,
+                                  r->caller->principal.tenant, &set);
     if (s == BW_OK)
         s = bw_labels_canonical(r->ctx, &set, canonical);
     if (s != BW_OK)
@@ -311,19 +350,23 @@ static bw_status class_of(bw_request *r, const bw_json *labels, bw_class_id *id,
     return BW_OK;
 }
 
-static bw_status default_labels(bw_request *r, const bw_collection_info *info, bw_json **out)
+static bw_status default_labels(bw_request *r, const bw_collection_info *info,
+                                bw_json **out)
 {
     bw_str text = r->caller->default_labels;
     if (text.len == 0)
         text = info->labels;
     if (text.len == 0)
         return bw_fail_at(r->ctx, BW_EINVALID, "/_labels",
-                          "Validation error: _labels is missing, and neither the key nor the collection "
+                          "Validation error: _labels is missing, and neither the key "
+                          "nor the collection "
                           "has default labels");
-    return bw_json_parse(r->ctx, text, (bw_json_limits){.depth_max = 16, .bytes_max = 1 << 20}, out);
+    return bw_json_parse(r->ctx, text,
+                         (bw_json_limits){.depth_max = 16, .bytes_max = 1 << 20}, out);
 }
 
-bw_status bw_gate_class(bw_request *r, const bw_collection_info *info, const bw_json *given, bw_class_id *out)
+bw_status bw_gate_class(bw_request *r, const bw_collection_info *info,
+                        const bw_json *given, bw_class_id *out)
 {
     gate_request *g = gate_of(r);
     bw_server *srv = r->server;
@@ -335,7 +378,8 @@ bw_status bw_gate_class(bw_request *r, const bw_collection_info *info, const bw_
     if (srv->config.dev) {
         if (given)
             return bw_fail_at(r->ctx, BW_EINVALID, "/_labels",
-                              "Validation error: _labels: a --dev cell has one class; run `bailiwick init`");
+                              "Validation error: _labels: a --dev cell has one class; "
+                              "run `bailiwick init`");
         *out = srv->dev_class;
         return BW_OK;
     }
@@ -370,7 +414,8 @@ bw_status bw_gate_denied(bw_request *r, const bw_class_id *class_id, bw_action a
     bw_str text;
     memset(&d, 0, sizeof d);
     if (r->server->config.dev)
-        return bw_fail(r->ctx, BW_EDENIED, "Denied: no policy permits %s", bw_action_name(action));
+        return bw_fail(r->ctx, BW_EDENIED, "Denied: no policy permits %s",
+                       bw_action_name(action));
     bw_status s = class_text(r, class_id, &text);
     if (s != BW_OK)
         return s;
@@ -378,23 +423,27 @@ bw_status bw_gate_denied(bw_request *r, const bw_class_id *class_id, bw_action a
     s = bw_decide_class(r->ctx, r->server->authority, &q, class_id, text, &d);
     if (s != BW_OK)
         return s;
-    if (d.allow) /* the engine saw a set in which the class was missing: never say "allowed" */
+    if (d.allow) /* the engine saw a set in which the class was missing: never say
+                    "allowed" */
         memset(&d, 0, sizeof d);
     return denied(r, action, class_id, &d);
 }
 
-/* A hold is the one fact about hidden data that a caller may come to feel: destroying what
- * the law says to keep, by somebody who cannot even see it, would be worse than the one
- * bit that the refusal tells a manager of the same tenant. */
+/* A hold is the one fact about hidden data that a caller may come to feel: destroying
+ * what the law says to keep, by somebody who cannot even see it, would be worse than
+ * the one bit that the refusal tells a manager of the same tenant. */
 static bw_status drop_one(bw_request *r, const candidates *c, size_t i, bool visible)
 {
     bw_question q;
     bw_decision d;
     bw_gate__question(r, BW_ACTION_DELETE, &q);
-    bw_status s = bw_decide_class(r->ctx, r->server->authority, &q, &c->ids[i], c->texts[i], &d);
+    bw_status s =
+        bw_decide_class(r->ctx, r->server->authority, &q, &c->ids[i], c->texts[i], &d);
     if (s != BW_OK || d.allow)
         return s;
-    return visible || d.npolicies > 0 || d.nerrors > 0 ? denied(r, BW_ACTION_DELETE, &c->ids[i], &d) : BW_OK;
+    return visible || d.npolicies > 0 || d.nerrors > 0
+               ? denied(r, BW_ACTION_DELETE, &c->ids[i], &d)
+               : BW_OK;
 }
 
 bw_status bw_gate_drop(bw_request *r, bw_str collection)

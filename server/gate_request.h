@@ -25,7 +25,8 @@ static inline gate_request *gate_of(bw_request *r)
 
 /* ManageCollection, ReadAudit, Admin on a collection or the cell. BW_EDENIED with the
  * message `Forbidden: …` (a 403); recorded. */
-BW_MUST_USE bw_status bw_gate__object(bw_request *r, bw_action action, const char *kind, bw_str name);
+BW_MUST_USE bw_status bw_gate__object(bw_request *r, bw_action action, const char *kind,
+                                      bw_str name);
 void bw_gate__question(const bw_request *r, bw_action action, bw_question *out);
 void bw_gate__clear(gate_request *g);
 #endif

@@ -1,6 +1,7 @@
-/* The framing guard. See guard.h. libmicrohttpd at discipline level 2 already refuses most
- * malformed lines; what it lets through or folds together (two Content-Length of one value,
- * two Host, two Authorization, Content-Length beside Transfer-Encoding) ends here. */
+/* The framing guard. See guard.h. libmicrohttpd at discipline level 2 already refuses
+ * most malformed lines; what it lets through or folds together (two Content-Length of
+ * one value, two Host, two Authorization, Content-Length beside Transfer-Encoding) ends
+ * here. */
 #include "guard.h"
 #include <strings.h>
 
@@ -35,7 +36,8 @@ static bool is_this_machine(bw_str host)
             continue;
         if (host.len == n)
             return true;
-        if (host.ptr[n] == ':' && digits((bw_str){host.ptr + n + 1, host.len - n - 1}, &port))
+        if (host.ptr[n] == ':' &&
+            digits((bw_str){host.ptr + n + 1, host.len - n - 1}, &port))
             return port <= 65535;
     }
     return false;
@@ -53,7 +55,8 @@ static bool origin_is_this_machine(bw_str origin)
 }
 
 typedef struct counts {
-    unsigned length, transfer, host, authorization, api_key, purpose, safeguards, origin;
+    unsigned length, transfer, host, authorization, api_key, purpose, safeguards,
+        origin;
     bw_str host_value, origin_value, transfer_value;
     bool bad_length;
 } counts;
@@ -113,8 +116,8 @@ static bool value_ok(bw_str value)
     return true;
 }
 
-int bw_guard_check(const bw_header *headers, size_t n, bw_str version, bw_str target, bool dev,
-                   bw_guarded *out, const char **why)
+int bw_guard_check(const bw_header *headers, size_t n, bw_str version, bw_str target,
+                   bool dev, bw_guarded *out, const char **why)
 {
     counts c = {0};
     memset(out, 0, sizeof *out);
@@ -133,13 +136,15 @@ int bw_guard_check(const bw_header *headers, size_t n, bw_str version, bw_str ta
         return 400;
     }
     for (size_t i = 0; i < target.len; i++)
-        if ((unsigned char)target.ptr[i] <= ' ' || (unsigned char)target.ptr[i] == 0x7f ||
-            target.ptr[i] == '#')
+        if ((unsigned char)target.ptr[i] <= ' ' ||
+            (unsigned char)target.ptr[i] == 0x7f || target.ptr[i] == '#')
             return 400;
-    if (c.host != 1 || c.length > 1 || c.bad_length || c.transfer > 1 || c.authorization > 1 || c.api_key > 1)
+    if (c.host != 1 || c.length > 1 || c.bad_length || c.transfer > 1 ||
+        c.authorization > 1 || c.api_key > 1)
         return 400;
     if (c.transfer == 1) {
-        if (c.length > 0 || !bw_str_is(version, "HTTP/1.1") || !name_is(c.transfer_value, "chunked"))
+        if (c.length > 0 || !bw_str_is(version, "HTTP/1.1") ||
+            !name_is(c.transfer_value, "chunked"))
             return 400;
         out->chunked = true;
     }

@@ -1,5 +1,6 @@
-/* The framing guard: what a request's headers must be before anything else looks at them
- * (RFC 9112, sections 3 and 6; security.md, section 7). Pure: no sockets, no state. */
+/* The framing guard: what a request's headers must be before anything else looks at
+ * them (RFC 9112, sections 3 and 6; security.md, section 7). Pure: no sockets, no
+ * state. */
 #ifndef BW_GUARD_H
 #define BW_GUARD_H
 #include "../engine/base/base.h"
@@ -17,10 +18,10 @@ typedef struct bw_guarded { /* none = not sent; borrowed from the headers */
     uint64_t content_length;
 } bw_guarded;
 
-/* 0, or the status to answer with before the connection is closed: 400 for whatever could
- * be read as two different requests, 431 for too many headers, 403 when `dev` is set and
- * Host or Origin is not this machine (a page in a browser must not reach an open cell).
- * *why: constant text. */
-int bw_guard_check(const bw_header *headers, size_t n, bw_str version, bw_str target, bool dev,
-                   bw_guarded *out, const char **why);
+/* 0, or the status to answer with before the connection is closed: 400 for whatever
+ * could be read as two different requests, 431 for too many headers, 403 when `dev` is
+ * set and Host or Origin is not this machine (a page in a browser must not reach an
+ * open cell). *why: constant text. */
+int bw_guard_check(const bw_header *headers, size_t n, bw_str version, bw_str target,
+                   bool dev, bw_guarded *out, const char **why);
 #endif

@@ -1,9 +1,9 @@
 /* libmicrohttpd around the gate.
  *
- *   I/O thread (epoll): first line -> exchange made; headers -> guard, key; body collected;
- *   then the connection is suspended and the exchange queued
- *   worker: bw_gate_serve, then the connection is resumed
- *   I/O thread: the answer is queued, sent, the exchange freed
+ *   I/O thread (epoll): first line -> exchange made; headers -> guard, key; body
+ * collected; then the connection is suspended and the exchange queued worker:
+ * bw_gate_serve, then the connection is resumed I/O thread: the answer is queued, sent,
+ * the exchange freed
  *
  * So a slow client never holds a worker and a slow request never holds a socket thread.
  * Nothing is decided here: framing is guard.c's, keys and routes are the gate's. MHD's
@@ -30,16 +30,24 @@
 enum {
     DISCIPLINE_LEVEL = 2,
     CONNECTION_MEMORY = 32768, /* request line and headers of one connection */
-    DRAIN_BYTES_MAX = 1 << 20, /* a refused body up to this is read, so that the client sees the answer */
-    OVERLONG_FACTOR = 4, /* a body over the limit up to this many times is read and dropped as well */
+    DRAIN_BYTES_MAX = 1 << 20, /* a refused body up to this is read, so that the client
+                                  sees the answer */
+    OVERLONG_FACTOR =
+        4, /* a body over the limit up to this many times is read and dropped as well */
     QUEUE_PER_WORKER = 64,
     LIMIT_SLACK = 64, /* connections above the limit that get their 503 */
     PEM_BYTES_MAX = 1 << 20
 };
 
-typedef enum stage { STAGE_NEW, STAGE_BODY, STAGE_QUEUED, STAGE_ANSWER, STAGE_SENT } stage;
+typedef enum stage {
+    STAGE_NEW,
+    STAGE_BODY,
+    STAGE_QUEUED,
+    STAGE_ANSWER,
+    STAGE_SENT
+} stage;
 
-typedef struct exchange { /* one request and its answer */
+typedef struct exchange {  /* one request and its answer */
     struct exchange *next; /* in the queue */
     struct bw_httpd *httpd;
     struct MHD_Connection *connection;
@@ -104,7 +112,8 @@ static struct MHD_Response *response_of(exchange *e)
     bool ok = true;
     if (n > 0 || o->content_type)
         ok = MHD_add_response_header(r, "Content-Type",
-                                     o->content_type ? o->content_type : "application/json") == MHD_YES;
+                                     o->content_type ? o->content_type
+                                                     : "application/json") == MHD_YES;
     for (size_t i = 0; i < o->nheaders && ok; i++)
         ok = MHD_add_response_header(r, o->headers[i][0], o->headers[i][1]) == MHD_YES;
     const char *id = id_text(e);
@@ -127,7 +136,8 @@ static enum MHD_Result send_answer(exchange *e)
     struct MHD_Response *r = response_of(e);
     if (!r)
         return MHD_NO; /* memory is out: the connection closes */
-    atomic_fetch_add_explicit(&c->by_class[status / 100 < 6 ? status / 100 : 5], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&c->by_class[status / 100 < 6 ? status / 100 : 5], 1,
+                              memory_order_relaxed);
     atomic_fetch_add_explicit(&c->bytes_out, n, memory_order_relaxed);
     e->at = STAGE_SENT;
     bw_conn_phase(e->conn, BW_PHASE_WRITE, n);
@@ -146,7 +156,8 @@ static void fail_with(exchange *e, int status, bw_status code, const char *text)
 static enum MHD_Result refuse(exchange *e)
 {
     bool body = e->headers.chunked || e->headers.content_length > 0;
-    if (!body || (e->headers.has_length && e->headers.content_length <= DRAIN_BYTES_MAX)) {
+    if (!body ||
+        (e->headers.has_length && e->headers.content_length <= DRAIN_BYTES_MAX)) {
         e->drain = true;
         e->at = STAGE_BODY;
         bw_conn_phase(e->conn, BW_PHASE_BODY, 0);
@@ -168,8 +179,10 @@ static enum MHD_Result refuse_and_close(exchange *e, int status, const char *tex
 
 static enum MHD_Result busy(exchange *e)
 {
-    atomic_fetch_add_explicit(&e->httpd->server->counters.refused_busy, 1, memory_order_relaxed);
-    fail_with(e, 503, BW_EUNAVAILABLE, "Service unavailable: the cell is busy or stopping");
+    atomic_fetch_add_explicit(&e->httpd->server->counters.refused_busy, 1,
+                              memory_order_relaxed);
+    fail_with(e, 503, BW_EUNAVAILABLE,
+              "Service unavailable: the cell is busy or stopping");
     e->out.headers[0][0] = "Retry-After";
     e->out.headers[0][1] = "1";
     e->out.nheaders = 1;
@@ -183,11 +196,18 @@ static void run(exchange *e)
 {
     size_t n = strcspn(e->target, "?");
     bw_str query = e->target[n] ? bw_str_c(e->target + n + 1) : BW_STR("");
-    bw_gate_input in = {.ctx = e->ctx, .method = bw_str_c(e->method), .path = {e->target, n}, .query = query,
-                        .body = bw_buf_view(&e->body), .key = e->has_key ? &e->key : NULL,
-                        .purpose = e->headers.purpose, .safeguards = e->headers.safeguards,
-                        .purpose_twice = e->headers.gate_header_twice, .refuse_status = e->refuse_status,
-                        .refuse_text = e->refuse_text, .request_id = e->id};
+    bw_gate_input in = {.ctx = e->ctx,
+                        .method = bw_str_c(e->method),
+                        .path = {e->target, n},
+                        .query = query,
+                        .body = bw_buf_view(&e->body),
+                        .key = e->has_key ? &e->key : NULL,
+                        .purpose = e->headers.purpose,
+                        .safeguards = e->headers.safeguards,
+                        .purpose_twice = e->headers.gate_header_twice,
+                        .refuse_status = e->refuse_status,
+                        .refuse_text = e->refuse_text,
+                        .request_id = e->id};
     bw_ctx_set_trace(e->ctx, e->id);
     bw_gate_serve(e->httpd->server, &in, &e->out);
 }
@@ -249,8 +269,9 @@ typedef struct header_list {
     size_t n;
 } header_list;
 
-static enum MHD_Result take_header(void *cls, enum MHD_ValueKind kind, const char *key, size_t key_size,
-                                   const char *value, size_t value_size)
+static enum MHD_Result take_header(void *cls, enum MHD_ValueKind kind, const char *key,
+                                   size_t key_size, const char *value,
+                                   size_t value_size)
 {
     header_list *l = cls;
     (void)kind;
@@ -276,9 +297,10 @@ static enum MHD_Result begin(exchange *e, const char *method, const char *versio
         return MHD_NO;
     randombytes_buf(&e->id, sizeof e->id);
     (void)snprintf(e->method, sizeof e->method, "%s", method);
-    (void)MHD_get_connection_values_n(e->connection, MHD_HEADER_KIND, take_header, &list);
-    int status = bw_guard_check(list.items, list.n, bw_str_c(version), bw_str_c(e->target), s->config.dev,
-                                &e->headers, &why);
+    (void)MHD_get_connection_values_n(e->connection, MHD_HEADER_KIND, take_header,
+                                      &list);
+    int status = bw_guard_check(list.items, list.n, bw_str_c(version),
+                                bw_str_c(e->target), s->config.dev, &e->headers, &why);
     if (status == 0 && strlen(method) >= sizeof e->method)
         status = 400;
     if (status != 0)
@@ -290,10 +312,11 @@ static enum MHD_Result begin(exchange *e, const char *method, const char *versio
         return busy(e);
     bw_str path = {e->target, strcspn(e->target, "?")};
     if (!s->config.dev && !bw_gate_is_open(s, bw_str_c(e->method), path)) {
-        e->has_key = bw_gate_authenticate(s, e->ctx, e->headers.api_key, e->headers.authorization, &e->key,
-                                          &e->out);
+        e->has_key = bw_gate_authenticate(s, e->ctx, e->headers.api_key,
+                                          e->headers.authorization, &e->key, &e->out);
         if (!e->has_key) {
-            atomic_fetch_add_explicit(&s->counters.refused_key, 1, memory_order_relaxed);
+            atomic_fetch_add_explicit(&s->counters.refused_key, 1,
+                                      memory_order_relaxed);
             bw_gate_refused(s, "key", 401);
             return refuse(e);
         }
@@ -303,7 +326,8 @@ static enum MHD_Result begin(exchange *e, const char *method, const char *versio
         e->refuse_text = "Payload too large: the body is over the limit";
         if (e->headers.content_length > OVERLONG_FACTOR * s->config.body_bytes) {
             e->close = true;
-            return submit(e); /* through the gate: it is recorded; the body is never read */
+            return submit(
+                e); /* through the gate: it is recorded; the body is never read */
         }
     }
     e->at = STAGE_BODY;
@@ -320,13 +344,16 @@ static enum MHD_Result take_body(exchange *e, const char *data, size_t *size)
     atomic_fetch_add_explicit(&e->conn->bytes, n, memory_order_relaxed);
     atomic_fetch_add_explicit(&h->server->counters.bytes_in, n, memory_order_relaxed);
     if (e->drain || e->refuse_status)
-        return atomic_load_explicit(&e->conn->bytes, memory_order_relaxed) > OVERLONG_FACTOR * c->body_bytes
+        return atomic_load_explicit(&e->conn->bytes, memory_order_relaxed) >
+                       OVERLONG_FACTOR * c->body_bytes
                    ? MHD_NO
                    : MHD_YES;
     if (n > c->body_bytes - e->body.len) { /* chunked: its length is known only now */
-        e->refuse_status = bw_error_family((bw_str){e->target, strcspn(e->target, "?")}) == BW_FAMILY_V1
-                               ? 413
-                               : 400;
+        e->refuse_status =
+            bw_error_family((bw_str){e->target, strcspn(e->target, "?")}) ==
+                    BW_FAMILY_V1
+                ? 413
+                : 400;
         e->refuse_text = "Payload too large: the body is over the limit";
         e->close = true;
         bw_buf_clear(&e->body);
@@ -335,15 +362,19 @@ static enum MHD_Result take_body(exchange *e, const char *data, size_t *size)
     uint64_t before = atomic_fetch_add_explicit(&h->bodies, n, memory_order_relaxed);
     e->reserved += n;
     if (before + n > c->bodies_bytes) {
-        fail_with(e, 503, BW_EUNAVAILABLE, "Service unavailable: too many bodies at once");
+        fail_with(e, 503, BW_EUNAVAILABLE,
+                  "Service unavailable: too many bodies at once");
         e->drain = true;
         e->close = true;
         bw_buf_clear(&e->body);
         return MHD_YES;
     }
     if (e->body.len == 0 && e->headers.has_length && e->headers.content_length > n) {
-        /* One allocation for a body of stated length, once its first bytes are there. */
-        char *p = e->headers.content_length > 65536 ? NULL : bw_alloc((size_t)e->headers.content_length);
+        /* One allocation for a body of stated length, once its first bytes are there.
+         */
+        char *p = e->headers.content_length > 65536
+                      ? NULL
+                      : bw_alloc((size_t)e->headers.content_length);
         if (p) {
             e->body.ptr = p;
             e->body.cap = (size_t)e->headers.content_length;
@@ -353,8 +384,9 @@ static enum MHD_Result take_body(exchange *e, const char *data, size_t *size)
     return e->body.failed ? MHD_NO : MHD_YES;
 }
 
-static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, const char *url,
-                                 const char *method, const char *version, const char *upload_data,
+static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection,
+                                 const char *url, const char *method,
+                                 const char *version, const char *upload_data,
                                  size_t *upload_data_size, void **req_cls)
 {
     exchange *e = *req_cls;
@@ -426,7 +458,8 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **re
     atomic_fetch_sub_explicit(&h->exchanges, 1, memory_order_relaxed);
 }
 
-static void on_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
+static void on_connection(void *cls, struct MHD_Connection *connection,
+                          void **socket_context,
                           enum MHD_ConnectionNotificationCode toe)
 {
     bw_httpd *h = cls;
@@ -435,12 +468,15 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **s
         *socket_context = NULL;
         return;
     }
-    /* Each call returns the same storage of the connection: take the value before the next. */
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    /* Each call returns the same storage of the connection: take the value before the
+     * next. */
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     int fd = info ? info->connect_fd : -1;
     info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     if (fd >= 0)
-        *socket_context = bw_conn_add(h->conns, fd, info ? info->client_addr : NULL, h->tls);
+        *socket_context =
+            bw_conn_add(h->conns, fd, info ? info->client_addr : NULL, h->tls);
 }
 
 /* Targets are decoded by uri.c, from the raw text: MHD leaves them as they came. */
@@ -460,7 +496,8 @@ static bw_status listen_on(bw_ctx *ctx, bw_httpd *h)
     const char *host;
     bool loopback;
     int on = 1;
-    bw_status s = bw_listen_parse(ctx, h->server->config.listen, &host, &h->port, &loopback);
+    bw_status s =
+        bw_listen_parse(ctx, h->server->config.listen, &host, &h->port, &loopback);
     if (s != BW_OK)
         return s;
     memset(&sa, 0, sizeof sa);
@@ -482,12 +519,14 @@ static bw_status listen_on(bw_ctx *ctx, bw_httpd *h)
     if (h->listen_fd < 0)
         return bw_fail(ctx, BW_EIO, "no socket: %s", strerror(errno));
     (void)setsockopt(h->listen_fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(h->listen_fd, (struct sockaddr *)&sa, len) != 0 || listen(h->listen_fd, 1024) != 0 ||
+    if (bind(h->listen_fd, (struct sockaddr *)&sa, len) != 0 ||
+        listen(h->listen_fd, 1024) != 0 ||
         getsockname(h->listen_fd, (struct sockaddr *)&sa, &len) != 0)
-        return bw_fail(ctx, BW_EUNAVAILABLE, "cannot listen on %s port %u: %s", h->host, h->port,
-                       strerror(errno));
-    h->port = ntohs(sa.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&sa)->sin6_port
-                                             : ((struct sockaddr_in *)(void *)&sa)->sin_port);
+        return bw_fail(ctx, BW_EUNAVAILABLE, "cannot listen on %s port %u: %s", h->host,
+                       h->port, strerror(errno));
+    h->port =
+        ntohs(sa.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&sa)->sin6_port
+                                       : ((struct sockaddr_in *)(void *)&sa)->sin_port);
     return BW_OK;
 }
 
@@ -500,16 +539,19 @@ static void raise_files(const bw_config *c)
         return;
     rl.rlim_cur = rl.rlim_max < want ? rl.rlim_max : want;
     if (setrlimit(RLIMIT_NOFILE, &rl) != 0 || rl.rlim_cur < want)
-        bw_log(BW_LOG_WARN, "the limit on open files is low: %llu", (unsigned long long)rl.rlim_cur);
+        bw_log(BW_LOG_WARN, "the limit on open files is low: %llu",
+               (unsigned long long)rl.rlim_cur);
 }
 
-/* The private key's PEM in locked-away memory; the caller frees it (sodium_free wipes). */
+/* The private key's PEM in locked-away memory; the caller frees it (sodium_free wipes).
+ */
 static bw_status read_tls_key(bw_ctx *ctx, const char *path, char **out)
 {
     struct stat st;
     bw_str text;
     if (stat(path, &st) == 0 && (st.st_mode & 077) != 0)
-        return bw_fail(ctx, BW_EINVALID, "server.tls_key must be readable by its owner only");
+        return bw_fail(ctx, BW_EINVALID,
+                       "server.tls_key must be readable by its owner only");
     bw_status s = bw_file_read(ctx, path, PEM_BYTES_MAX, &text);
     if (s != BW_OK)
         return s;
@@ -521,7 +563,8 @@ static bw_status read_tls_key(bw_ctx *ctx, const char *path, char **out)
     return BW_OK;
 }
 
-static void mhd_log(void *cls, const char *fm, va_list ap) __attribute__((format(printf, 2, 0)));
+static void mhd_log(void *cls, const char *fm, va_list ap)
+    __attribute__((format(printf, 2, 0)));
 static void mhd_log(void *cls, const char *fm, va_list ap)
 {
     char line[400];
@@ -539,10 +582,11 @@ static bw_status daemon_start(bw_ctx *ctx, bw_httpd *h)
     char *key = NULL;
     bw_str cert = {NULL, 0};
     bw_status s = BW_OK;
-    unsigned flags = MHD_USE_EPOLL | MHD_USE_INTERNAL_POLLING_THREAD | MHD_ALLOW_SUSPEND_RESUME |
-                     MHD_USE_ERROR_LOG;
+    unsigned flags = MHD_USE_EPOLL | MHD_USE_INTERNAL_POLLING_THREAD |
+                     MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
     if (h->tls) {
-        const char *cert_path = bw_arena_cstr(ctx, c->tls_cert), *key_path = bw_arena_cstr(ctx, c->tls_key);
+        const char *cert_path = bw_arena_cstr(ctx, c->tls_cert),
+                   *key_path = bw_arena_cstr(ctx, c->tls_key);
         if (!cert_path || !key_path)
             return bw_fail_nomem(ctx);
         flags |= MHD_USE_TLS;
@@ -555,23 +599,27 @@ static bw_status daemon_start(bw_ctx *ctx, bw_httpd *h)
     struct MHD_OptionItem tls[] = {
         {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)cert.ptr},
         {MHD_OPTION_HTTPS_MEM_KEY, 0, key},
-        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)"NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0,
+         (void *)(uintptr_t) "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
         {MHD_OPTION_END, 0, NULL}};
     struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
     h->daemon = MHD_start_daemon(
-        flags, h->port, NULL, NULL, on_access, h, MHD_OPTION_EXTERNAL_LOGGER, mhd_log, NULL,
-        MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_CLIENT_DISCIPLINE_LVL, (int)DISCIPLINE_LEVEL,
-        MHD_OPTION_THREAD_POOL_SIZE, (unsigned)c->io_threads, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)(c->connections + LIMIT_SLACK * c->io_threads), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)(c->idle_s + c->headers_s), MHD_OPTION_URI_LOG_CALLBACK, on_target, h,
-        MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_ARRAY, h->tls ? tls : none,
-        MHD_OPTION_END);
+        flags, h->port, NULL, NULL, on_access, h, MHD_OPTION_EXTERNAL_LOGGER, mhd_log,
+        NULL, MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_CLIENT_DISCIPLINE_LVL,
+        (int)DISCIPLINE_LEVEL, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)c->io_threads,
+        MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)(c->connections + LIMIT_SLACK * c->io_threads),
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(c->idle_s + c->headers_s),
+        MHD_OPTION_URI_LOG_CALLBACK, on_target, h, MHD_OPTION_UNESCAPE_CALLBACK,
+        on_unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_ARRAY,
+        h->tls ? tls : none, MHD_OPTION_END);
     sodium_free(key);
     if (!h->daemon)
-        return bw_fail(ctx, BW_EUNAVAILABLE, h->tls ? "HTTPS does not start: are certificate and key right?"
-                                                    : "HTTP does not start");
+        return bw_fail(ctx, BW_EUNAVAILABLE,
+                       h->tls ? "HTTPS does not start: are certificate and key right?"
+                              : "HTTP does not start");
     h->listen_fd = -1; /* the daemon closes it */
     return BW_OK;
 }
@@ -629,7 +677,8 @@ bw_status bw_httpd_start(bw_ctx *ctx, bw_server *server, bw_httpd **out)
     h->listen_fd = -1;
     h->tls = server->config.tls_cert.len > 0;
     bw_require(pthread_mutex_init(&h->queue_lock, NULL) == 0 &&
-               pthread_cond_init(&h->queue_more, NULL) == 0 && pthread_cond_init(&h->queue_idle, NULL) == 0);
+               pthread_cond_init(&h->queue_more, NULL) == 0 &&
+               pthread_cond_init(&h->queue_idle, NULL) == 0);
     raise_files(&server->config);
     bw_status s = bw_config_check_serve(ctx, &server->config);
     if (s == BW_OK)
@@ -677,7 +726,8 @@ void bw_httpd_stop(bw_httpd *h)
     if (fd != MHD_INVALID_SOCKET)
         (void)close(fd);
     /* Requests whose bytes are all here get their answer; later ones get a 503. */
-    while (atomic_load_explicit(&h->exchanges, memory_order_relaxed) > 0 && bw_clock_mono_ns() < until) {
+    while (atomic_load_explicit(&h->exchanges, memory_order_relaxed) > 0 &&
+           bw_clock_mono_ns() < until) {
         bw_require(pthread_mutex_lock(&h->queue_lock) == 0);
         bool idle = h->queued + h->running == 0;
         bw_require(pthread_mutex_unlock(&h->queue_lock) == 0);

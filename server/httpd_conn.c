@@ -1,22 +1,21 @@
 /* The connection table and the reaper.
  *
- * libmicrohttpd's time-out is one of inactivity: a client that drips a byte a second lives
- * on (measured, security.md section 7). The reaper looks at every connection a few times a
- * second and calls shutdown() on those past an absolute deadline:
+ * libmicrohttpd's time-out is one of inactivity: a client that drips a byte a second
+ * lives on (measured, security.md section 7). The reaper looks at every connection a
+ * few times a second and calls shutdown() on those past an absolute deadline:
  *
- *   headers  server.headers_s after accept (the TLS handshake included) or after the first
- *            line of a later request
- *   body     10 s + what has arrived / server.rate_bytes, at most 600 s
- *   write    10 s + the answer's length / server.rate_bytes
- *   idle     server.idle_s
+ *   headers  server.headers_s after accept (the TLS handshake included) or after the
+ * first line of a later request body     10 s + what has arrived / server.rate_bytes,
+ * at most 600 s write    10 s + the answer's length / server.rate_bytes idle
+ * server.idle_s
  *
- * The daemon then sees the end of the stream and closes. An fd cannot be another one's by
- * then: it leaves the table (under the lock) before it is closed.
- * Lock: `lock` guards the list and counts; innermost. */
+ * The daemon then sees the end of the stream and closes. An fd cannot be another one's
+ * by then: it leaves the table (under the lock) before it is closed. Lock: `lock`
+ * guards the list and counts; innermost. */
 #include "httpd_conn.h"
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <arpa/inet.h>
 #include <unistd.h>
 
 enum { GRACE_S = 10, BODY_S_MAX = 600, REFUSED_S = 1, REAP_MS = 200 };
@@ -84,8 +83,11 @@ static void *reap(void *arg)
         for (bw_conn *c = t->first; c; c = c->next) {
             if (!expired(t, c, now))
                 continue;
-            (void)shutdown(c->fd, SHUT_RDWR); /* again and again until the daemon lets go: harmless */
-            atomic_fetch_add_explicit(&t->server->counters.reaped, 1, memory_order_relaxed);
+            (void)shutdown(
+                c->fd,
+                SHUT_RDWR); /* again and again until the daemon lets go: harmless */
+            atomic_fetch_add_explicit(&t->server->counters.reaped, 1,
+                                      memory_order_relaxed);
         }
         now += (uint64_t)REAP_MS * 1000000u;
         ts = (struct timespec){(time_t)(now / 1000000000u), (long)(now % 1000000000u)};
@@ -95,7 +97,8 @@ static void *reap(void *arg)
     return NULL;
 }
 
-bw_status bw_conn_table_new(bw_ctx *ctx, bw_server *server, bool restrict_peers, bw_conn_table **out)
+bw_status bw_conn_table_new(bw_ctx *ctx, bw_server *server, bool restrict_peers,
+                            bw_conn_table **out)
 {
     bw_conn_table *t = bw_calloc(1, sizeof *t);
     pthread_condattr_t attr;
@@ -112,11 +115,13 @@ bw_status bw_conn_table_new(bw_ctx *ctx, bw_server *server, bool restrict_peers,
         memcpy(text, p.ptr, p.len);
         text[p.len] = '\0';
         if (inet_pton(AF_INET, text, &in.sin_addr) == 1)
-            address_of((const struct sockaddr *)(const void *)&in, t->peers[t->npeers++]);
+            address_of((const struct sockaddr *)(const void *)&in,
+                       t->peers[t->npeers++]);
         else if (inet_pton(AF_INET6, text, t->peers[t->npeers]) == 1)
             t->npeers++;
     }
-    bw_require(pthread_mutex_init(&t->lock, NULL) == 0 && pthread_condattr_init(&attr) == 0 &&
+    bw_require(pthread_mutex_init(&t->lock, NULL) == 0 &&
+               pthread_condattr_init(&attr) == 0 &&
                pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0 &&
                pthread_cond_init(&t->wake, &attr) == 0);
     (void)pthread_condattr_destroy(&attr);
@@ -134,7 +139,8 @@ void bw_conn_table_free(bw_conn_table *t)
         return;
     bw_require(pthread_mutex_lock(&t->lock) == 0);
     t->stop = true;
-    bw_require(pthread_cond_signal(&t->wake) == 0 && pthread_mutex_unlock(&t->lock) == 0);
+    bw_require(pthread_cond_signal(&t->wake) == 0 &&
+               pthread_mutex_unlock(&t->lock) == 0);
     (void)pthread_join(t->reaper, NULL);
     bw_require(t->first == NULL);
     (void)pthread_mutex_destroy(&t->lock);
@@ -142,12 +148,13 @@ void bw_conn_table_free(bw_conn_table *t)
     bw_free(t);
 }
 
-/* Answered here and not by the daemon, so that a flood costs no parsing. Over TLS there is
- * no cheap way to say it: the connection is only shut. */
+/* Answered here and not by the daemon, so that a flood costs no parsing. Over TLS there
+ * is no cheap way to say it: the connection is only shut. */
 static void refuse(bw_conn *c, bool tls)
 {
-    static const char busy[] = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
-                               "Retry-After: 1\r\nConnection: close\r\n\r\n";
+    static const char busy[] =
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
+        "Retry-After: 1\r\nConnection: close\r\n\r\n";
     c->refused = true;
     if (!tls)
         (void)send(c->fd, busy, sizeof busy - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -182,9 +189,11 @@ bw_conn *bw_conn_add(bw_conn_table *t, int fd, const struct sockaddr *peer, bool
     bw_require(pthread_mutex_unlock(&t->lock) == 0);
     if (c->refused) {
         refuse(c, tls || !known);
-        atomic_fetch_add_explicit(&t->server->counters.refused_busy, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&t->server->counters.refused_busy, 1,
+                                  memory_order_relaxed);
     } else {
-        atomic_fetch_add_explicit(&t->server->counters.connections, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&t->server->counters.connections, 1,
+                                  memory_order_relaxed);
     }
     return c;
 }
@@ -202,7 +211,8 @@ void bw_conn_remove(bw_conn_table *t, bw_conn *c)
         c->next->prev = c->prev;
     if (!c->refused) {
         t->count--;
-        atomic_fetch_sub_explicit(&t->server->counters.connections, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&t->server->counters.connections, 1,
+                                  memory_order_relaxed);
     }
     bw_require(pthread_mutex_unlock(&t->lock) == 0);
     bw_free(c);

@@ -1,9 +1,9 @@
 /* API keys. See keys.h.
  *
  * keys.json  {"format":1,"keys":[{"id":…,"hash":"64 hex",record…}]}
- *            replaced by write, fsync, rename, fsync of the folder at each change: after
- *            a crash the old or the new list is there, whole.
- * secrets/keys  32 random bytes: the key of BLAKE2b.
+ *            replaced by write, fsync, rename, fsync of the folder at each change:
+ * after a crash the old or the new list is there, whole. secrets/keys  32 random bytes:
+ * the key of BLAKE2b.
  *
  * All records of one generation live in the arena of one ctx; a change parses the new
  * file text into a fresh one and swaps it under the write lock. Leaves out: JWTs. */
@@ -31,7 +31,7 @@ typedef struct generation { /* immutable after build */
 struct bw_keys {
     char *dir;
     unsigned char *secret;
-    pthread_rwlock_t lock; /* guards now */
+    pthread_rwlock_t lock;  /* guards now */
     pthread_mutex_t change; /* one writer; taken before lock */
     generation *now;
 };
@@ -53,8 +53,9 @@ static bool word_ok(bw_str w)
         return false;
     for (size_t i = 0; i < w.len; i++) {
         char c = w.ptr[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-              strchr("-_.@:+", c)) || c == '\0')
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+              (c >= '0' && c <= '9') || strchr("-_.@:+", c)) ||
+            c == '\0')
             return false;
     }
     return true;
@@ -71,9 +72,10 @@ static bw_status parse_word(bw_ctx *ctx, const bw_json *v, bw_str *out)
 
 static bw_status parse_words(bw_ctx *ctx, const bw_json *v, bw_words *out)
 {
-    if (!bw_json_is_array(v) || v->count > BW_KEY_WORDS_MAX || v->kind == BW_JSON_NUMBERS)
-        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v), "wants a list of at most %d words",
-                          BW_KEY_WORDS_MAX);
+    if (!bw_json_is_array(v) || v->count > BW_KEY_WORDS_MAX ||
+        v->kind == BW_JSON_NUMBERS)
+        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v),
+                          "wants a list of at most %d words", BW_KEY_WORDS_MAX);
     bw_str *w = bw_arena_calloc(ctx, v->count + 1, sizeof *w);
     if (!w)
         return bw_fail_nomem(ctx);
@@ -102,11 +104,13 @@ static bw_status parse_words(bw_ctx *ctx, const bw_json *v, bw_words *out)
 static bw_status parse_time(bw_ctx *ctx, const bw_json *v, int64_t *out)
 {
     if (v->kind != BW_JSON_STRING || !bw_time_parse(v->str, out))
-        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v), "wants a date-time");
+        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v),
+                          "wants a date-time");
     return BW_OK;
 }
 
-static bw_status parse_member(bw_ctx *ctx, const bw_json *v, bool stored, bw_key_record *r)
+static bw_status parse_member(bw_ctx *ctx, const bw_json *v, bool stored,
+                              bw_key_record *r)
 {
     if (bw_str_is(v->key, "principal"))
         return parse_word(ctx, v, &r->principal);
@@ -117,7 +121,8 @@ static bw_status parse_member(bw_ctx *ctx, const bw_json *v, bool stored, bw_key
     if (bw_str_is(v->key, "clearance")) {
         uint64_t n;
         if (!bw_json_u64(v, &n) || n > 5)
-            return bw_fail_at(ctx, BW_EINVALID, "/clearance", "wants a whole number from 0 to 5");
+            return bw_fail_at(ctx, BW_EINVALID, "/clearance",
+                              "wants a whole number from 0 to 5");
         r->clearance = (uint32_t)n;
         return BW_OK;
     }
@@ -128,7 +133,8 @@ static bw_status parse_member(bw_ctx *ctx, const bw_json *v, bool stored, bw_key
     if (bw_str_is(v->key, "safeguards"))
         return parse_words(ctx, v, &r->safeguards);
     if (bw_str_is(v->key, "default_purpose"))
-        return v->kind == BW_JSON_NULL ? BW_OK : parse_word(ctx, v, &r->default_purpose);
+        return v->kind == BW_JSON_NULL ? BW_OK
+                                       : parse_word(ctx, v, &r->default_purpose);
     if (bw_str_is(v->key, "labels")) {
         if (v->kind != BW_JSON_OBJECT && v->kind != BW_JSON_NULL)
             return bw_fail_at(ctx, BW_EINVALID, "/labels", "wants an object");
@@ -143,10 +149,12 @@ static bw_status parse_member(bw_ctx *ctx, const bw_json *v, bool stored, bw_key
         return v->kind == BW_JSON_NULL ? BW_OK : parse_time(ctx, v, &r->revoked_ns);
     if (stored && bw_str_is(v->key, "hash"))
         return BW_OK;
-    return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v), "unknown member of a key");
+    return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v),
+                      "unknown member of a key");
 }
 
-static bw_status record_parse(bw_ctx *ctx, const bw_json *object, bool stored, bw_key_record *out)
+static bw_status record_parse(bw_ctx *ctx, const bw_json *object, bool stored,
+                              bw_key_record *out)
 {
     bw_key_record r;
     memset(&r, 0, sizeof r);
@@ -158,13 +166,15 @@ static bw_status record_parse(bw_ctx *ctx, const bw_json *object, bool stored, b
             return s;
     }
     if (r.principal.len == 0 || r.tenant.len == 0 || r.seat.len == 0)
-        return bw_fail_at(ctx, BW_EINVALID, "", "principal, tenant and seat must be said");
+        return bw_fail_at(ctx, BW_EINVALID, "",
+                          "principal, tenant and seat must be said");
     if (r.default_purpose.len > 0) {
         bool in = false;
         for (size_t i = 0; i < r.purposes.n; i++)
             in = in || bw_str_eq(r.purposes.items[i], r.default_purpose);
         if (!in)
-            return bw_fail_at(ctx, BW_EINVALID, "/default_purpose", "is not among purposes");
+            return bw_fail_at(ctx, BW_EINVALID, "/default_purpose",
+                              "is not among purposes");
     }
     *out = r;
     return BW_OK;
@@ -249,7 +259,8 @@ static bw_status parse_stored(bw_ctx *ctx, const bw_json *v, stored_key *out)
         return s;
     const bw_json *hash = bw_json_get(v, "hash");
     if (!hash || hash->kind != BW_JSON_STRING ||
-        sodium_hex2bin(out->hash, sizeof out->hash, hash->str.ptr, hash->str.len, NULL, &got, NULL) != 0 ||
+        sodium_hex2bin(out->hash, sizeof out->hash, hash->str.ptr, hash->str.len, NULL,
+                       &got, NULL) != 0 ||
         got != sizeof out->hash || out->record.id.len != BW_KEY_ID)
         return bw_fail(ctx, BW_ECORRUPT, "keys.json: a record has no id or hash");
     return BW_OK;
@@ -264,11 +275,16 @@ static bw_status generation_parse(generation *g, bw_str text)
     uint64_t format;
     bw_status s = bw_arena_str(ctx, text, &copy);
     if (s == BW_OK)
-        s = bw_json_parse(ctx, copy, (bw_json_limits){.depth_max = 16, .nodes_max = 4000000, .bytes_max = KEYS_FILE_MAX}, &root);
+        s = bw_json_parse(ctx, copy,
+                          (bw_json_limits){.depth_max = 16,
+                                           .nodes_max = 4000000,
+                                           .bytes_max = KEYS_FILE_MAX},
+                          &root);
     if (s != BW_OK)
         return s;
     const bw_json *keys = bw_json_get(root, "keys");
-    if (!bw_json_u64(bw_json_get(root, "format"), &format) || format != 1 || !bw_json_is_array(keys))
+    if (!bw_json_u64(bw_json_get(root, "format"), &format) || format != 1 ||
+        !bw_json_is_array(keys))
         return bw_fail(ctx, BW_ECORRUPT, "keys.json: unknown format");
     g->keys = bw_arena_calloc(ctx, keys->count + 1, sizeof *g->keys);
     g->by_id = bw_map_new();
@@ -307,9 +323,10 @@ static bw_status generation_new(bw_ctx *ctx, bw_str text, generation **out)
     return BW_OK;
 }
 
-/* Writes the current list with `changed` in place of index `at` (or after the end), then
- * serves it. Holds k->change. */
-static bw_status keys_commit(bw_ctx *ctx, bw_keys *k, size_t at, const stored_key *changed)
+/* Writes the current list with `changed` in place of index `at` (or after the end),
+ * then serves it. Holds k->change. */
+static bw_status keys_commit(bw_ctx *ctx, bw_keys *k, size_t at,
+                             const stored_key *changed)
 {
     bw_buf b = {0};
     generation *next = NULL, *old;
@@ -360,7 +377,8 @@ bw_status bw_keys_open(bw_ctx *ctx, const char *dir, bw_keys **out)
         bw_free(k);
         return bw_fail_nomem(ctx);
     }
-    if (pthread_rwlock_init(&k->lock, NULL) != 0 || pthread_mutex_init(&k->change, NULL) != 0) {
+    if (pthread_rwlock_init(&k->lock, NULL) != 0 ||
+        pthread_mutex_init(&k->change, NULL) != 0) {
         bw_free(k);
         return bw_fail(ctx, BW_EINTERNAL, "no lock");
     }
@@ -398,8 +416,8 @@ void bw_keys_close(bw_keys *k)
 
 static void key_hash(const bw_keys *k, bw_str text, unsigned char out[32])
 {
-    bw_require(crypto_generichash(out, 32, (const unsigned char *)text.ptr, text.len, k->secret,
-                                  BW_SECRET_BYTES) == 0);
+    bw_require(crypto_generichash(out, 32, (const unsigned char *)text.ptr, text.len,
+                                  k->secret, BW_SECRET_BYTES) == 0);
 }
 
 static void key_make(char text[BW_KEY_TEXT + 1], char id[BW_KEY_ID + 1])
@@ -411,19 +429,20 @@ static void key_make(char text[BW_KEY_TEXT + 1], char id[BW_KEY_ID + 1])
     memcpy(text, "bw_", 3);
     memcpy(text + 3, id, BW_KEY_ID);
     text[3 + BW_KEY_ID] = '_';
-    sodium_bin2base64(text + 4 + BW_KEY_ID, BW_KEY_TEXT + 1 - 4 - BW_KEY_ID, bits, sizeof bits,
-                      sodium_base64_VARIANT_URLSAFE_NO_PADDING);
+    sodium_bin2base64(text + 4 + BW_KEY_ID, BW_KEY_TEXT + 1 - 4 - BW_KEY_ID, bits,
+                      sizeof bits, sodium_base64_VARIANT_URLSAFE_NO_PADDING);
     sodium_memzero(bits, sizeof bits);
 }
 
-bw_status bw_keys_add(bw_ctx *ctx, bw_keys *k, const bw_key_record *r, char text[BW_KEY_TEXT + 1],
-                      char id[BW_KEY_ID + 1])
+bw_status bw_keys_add(bw_ctx *ctx, bw_keys *k, const bw_key_record *r,
+                      char text[BW_KEY_TEXT + 1], char id[BW_KEY_ID + 1])
 {
     stored_key fresh = {.record = *r};
     bw_status s = BW_OK;
     bw_require(pthread_mutex_lock(&k->change) == 0);
     if (k->now->n >= BW_KEYS_MAX) {
-        s = bw_fail(ctx, BW_EUNAVAILABLE, "the cell holds %d keys already", BW_KEYS_MAX);
+        s = bw_fail(ctx, BW_EUNAVAILABLE, "the cell holds %d keys already",
+                    BW_KEYS_MAX);
     } else {
         do
             key_make(text, id);
@@ -474,7 +493,8 @@ static bw_status copy_words(bw_ctx *ctx, bw_words in, bw_words *out)
 static bw_status copy_record(bw_ctx *ctx, const bw_key_record *in, bw_key_record *out)
 {
     bw_key_record r = *in;
-    bw_str *strings[] = {&r.id, &r.principal, &r.tenant, &r.seat, &r.default_purpose, &r.labels};
+    bw_str *strings[] = {&r.id,   &r.principal,       &r.tenant,
+                         &r.seat, &r.default_purpose, &r.labels};
     bw_words *words[] = {&r.roles, &r.purposes, &r.safeguards};
     for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++) {
         if (!strings[i]->ptr)
@@ -512,7 +532,8 @@ bw_status bw_keys_list(bw_ctx *ctx, bw_keys *k, const bw_key_record **out, size_
 
 bw_status bw_keys_verify(bw_ctx *ctx, bw_keys *k, bw_str presented, bw_key_record *out)
 {
-    static const unsigned char nobody[32]; /* the hash of no key: same work when the id is unknown */
+    static const unsigned char
+        nobody[32]; /* the hash of no key: same work when the id is unknown */
     unsigned char hash[32];
     const uint64_t *slot = NULL;
     bw_status s = BW_EDENIED;

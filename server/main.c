@@ -5,7 +5,8 @@
 static const char help[] =
     "Usage: bailiwick COMMAND [options]\n"
     "\n"
-    "  serve         run a cell          (--data DIR; --dev for a first look on loopback)\n"
+    "  serve         run a cell          (--data DIR; --dev for a first look on "
+    "loopback)\n"
     "  init          make a data folder and its first administrator's key\n"
     "  key           add, list or revoke API keys\n"
     "  config        print the configuration with its documentation\n"
@@ -23,9 +24,9 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
-    {"serve", bw_cli_serve},   {"init", bw_cli_init},     {"key", bw_cli_key},
+    {"serve", bw_cli_serve},        {"init", bw_cli_init},     {"key", bw_cli_key},
     {"config", bw_cli_show_config}, {"policy", bw_cli_policy}, {"audit", bw_cli_audit},
-    {"doctor", bw_cli_doctor}, {"ingest", bw_cli_ingest}, {"query", bw_cli_query},
+    {"doctor", bw_cli_doctor},      {"ingest", bw_cli_ingest}, {"query", bw_cli_query},
 };
 
 int main(int argc, char **argv)
@@ -35,7 +36,8 @@ int main(int argc, char **argv)
         return 2;
     }
     if (strcmp(argv[1], "--version") == 0)
-        return bw_cli_say("bailiwick " BW_VERSION "\n", sizeof "bailiwick " BW_VERSION "\n" - 1);
+        return bw_cli_say("bailiwick " BW_VERSION "\n",
+                          sizeof "bailiwick " BW_VERSION "\n" - 1);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
         return bw_cli_say(help, sizeof help - 1);
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)

@@ -1,18 +1,20 @@
-/* /metrics, Prometheus text. The cell's figures are sums over all data, hidden data too, so
- * only a caller with Admin on the cell gets them; everybody else with a key gets the two
- * constant lines, the same bytes whatever the cell holds (threat 3). */
+/* /metrics, Prometheus text. The cell's figures are sums over all data, hidden data
+ * too, so only a caller with Admin on the cell gets them; everybody else with a key
+ * gets the two constant lines, the same bytes whatever the cell holds (threat 3). */
 #include "v1.h"
 
 static void counter(bw_buf *b, const char *name, const char *help, uint64_t value)
 {
-    bw_buf_printf(b, "# HELP bailiwick_%s %s\n# TYPE bailiwick_%s counter\nbailiwick_%s %llu\n", name, help,
-                  name, name, (unsigned long long)value);
+    bw_buf_printf(
+        b, "# HELP bailiwick_%s %s\n# TYPE bailiwick_%s counter\nbailiwick_%s %llu\n",
+        name, help, name, name, (unsigned long long)value);
 }
 
 static void gauge(bw_buf *b, const char *name, const char *help, uint64_t value)
 {
-    bw_buf_printf(b, "# HELP bailiwick_%s %s\n# TYPE bailiwick_%s gauge\nbailiwick_%s %llu\n", name, help,
-                  name, name, (unsigned long long)value);
+    bw_buf_printf(
+        b, "# HELP bailiwick_%s %s\n# TYPE bailiwick_%s gauge\nbailiwick_%s %llu\n",
+        name, help, name, name, (unsigned long long)value);
 }
 
 /* Top-level whole numbers of the engine's own statistics. */
@@ -27,10 +29,12 @@ static bw_status engine_figures(bw_request *r, bw_buf *b)
     if (s != BW_OK || stats->kind != BW_JSON_OBJECT)
         return s;
     for (const bw_json *m = stats->child; m; m = m->next) {
-        const char *name = bw_arena_printf(r->ctx, "engine_%.*s", (int)m->key.len, m->key.ptr);
+        const char *name =
+            bw_arena_printf(r->ctx, "engine_%.*s", (int)m->key.len, m->key.ptr);
         bool plain = name != NULL;
         for (const char *c = name; c && *c; c++)
-            plain = plain && ((*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || *c == '_');
+            plain = plain &&
+                    ((*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || *c == '_');
         if (plain && bw_json_u64(m, &n))
             gauge(b, name, "Of the engine.", n);
     }
@@ -52,11 +56,14 @@ bw_status bw_metrics(bw_request *r, bw_response *out)
     uint64_t seq;
     uint8_t head[BW_AUDIT_HASH];
     out->content_type = "text/plain; version=0.0.4";
-    bw_buf_puts(b, "# TYPE app_info gauge\napp_info{name=\"bailiwick\",version=\"" BW_VERSION "\"} 1\n");
+    bw_buf_puts(
+        b, "# TYPE app_info gauge\napp_info{name=\"bailiwick\",version=\"" BW_VERSION
+           "\"} 1\n");
     if (!s->config.dev) {
         bw_gate__question(r, BW_ACTION_ADMIN, &q);
-        bw_status st = bw_decide_object(r->ctx, s->authority, &q, "Node", r->caller->principal.tenant,
-                                        s->config.cell_id, &d);
+        bw_status st =
+            bw_decide_object(r->ctx, s->authority, &q, "Node",
+                             r->caller->principal.tenant, s->config.cell_id, &d);
         if (st != BW_OK)
             return st;
     }
@@ -66,12 +73,17 @@ bw_status bw_metrics(bw_request *r, bw_response *out)
     for (unsigned i = 1; i < 6; i++)
         bw_buf_printf(b, "bailiwick_answers_total{class=\"%uxx\"} %llu\n", i,
                       (unsigned long long)load(&c->by_class[i]));
-    counter(b, "refused_key_total", "Requests without a valid key.", load(&c->refused_key));
-    counter(b, "refused_framing_total", "Requests that the framing guard refused.", load(&c->refused_framing));
-    counter(b, "refused_busy_total", "Connections and requests over a limit.", load(&c->refused_busy));
-    counter(b, "reaped_total", "Shutdowns of connections past a deadline.", load(&c->reaped));
+    counter(b, "refused_key_total", "Requests without a valid key.",
+            load(&c->refused_key));
+    counter(b, "refused_framing_total", "Requests that the framing guard refused.",
+            load(&c->refused_framing));
+    counter(b, "refused_busy_total", "Connections and requests over a limit.",
+            load(&c->refused_busy));
+    counter(b, "reaped_total", "Shutdowns of connections past a deadline.",
+            load(&c->reaped));
     counter(b, "denied_total", "Requests that ended in a denial.", load(&c->denied));
-    counter(b, "audit_failures_total", "Requests refused since the log could not be written.",
+    counter(b, "audit_failures_total",
+            "Requests refused since the log could not be written.",
             load(&c->audit_failures));
     counter(b, "body_bytes_total", "Bytes of request bodies.", load(&c->bytes_in));
     counter(b, "answer_bytes_total", "Bytes of answers.", load(&c->bytes_out));

@@ -2,8 +2,8 @@
  *
  * DIR/cell.json            {"format":1,"dev":bool}; made by init, or by serve --dev
  * DIR/lock                 flock: one process at a time
- * DIR/bailiwick.conf       the configuration (init writes it; --config may name another)
- * DIR/secrets/keys         see keys.c          DIR/keys.json
+ * DIR/bailiwick.conf       the configuration (init writes it; --config may name
+ * another) DIR/secrets/keys         see keys.c          DIR/keys.json
  * DIR/secrets/subjects     keys the hashes of data subjects' ids
  * DIR/policies.cedar       the policy set in force
  * DIR/entities.json, DIR/catalogue.json   the operator's own, optional
@@ -22,8 +22,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#define DEV_LABELS                                                                                      \
-    "{\"tenant\":\"dev\",\"regimes\":[],\"residency\":[],\"sensitivity\":0,\"categories\":[],"          \
+#define DEV_LABELS                                                           \
+    "{\"tenant\":\"dev\",\"regimes\":[],\"residency\":[],\"sensitivity\":0," \
+    "\"categories\":[],"                                                     \
     "\"labels\":[\"dev\"],\"purposes\":[],\"legal_hold\":false}"
 
 /* ---- the folder ---- */
@@ -38,7 +39,8 @@ bw_status bw_folder_lock(bw_ctx *ctx, const char *dir, int *out)
         return bw_fail_errno(ctx, path, errno);
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         (void)close(fd);
-        return bw_fail(ctx, BW_EUNAVAILABLE, "the data folder is in use by another process");
+        return bw_fail(ctx, BW_EUNAVAILABLE,
+                       "the data folder is in use by another process");
     }
     *out = fd;
     return BW_OK;
@@ -49,8 +51,10 @@ bw_status bw_folder_mark(bw_ctx *ctx, const char *dir, bool dev)
     const char *path = bw_path_join(ctx, dir, "cell.json");
     if (!path)
         return bw_fail_nomem(ctx);
-    return bw_file_replace(ctx, path, dev ? BW_STR("{\"format\":1,\"dev\":true}\n")
-                                          : BW_STR("{\"format\":1,\"dev\":false}\n"), 0600);
+    return bw_file_replace(ctx, path,
+                           dev ? BW_STR("{\"format\":1,\"dev\":true}\n")
+                               : BW_STR("{\"format\":1,\"dev\":false}\n"),
+                           0600);
 }
 
 bw_status bw_folder_check(bw_ctx *ctx, const char *dir, bool dev)
@@ -63,26 +67,30 @@ bw_status bw_folder_check(bw_ctx *ctx, const char *dir, bool dev)
         return bw_fail_nomem(ctx);
     bw_status s = bw_file_read(ctx, path, 4096, &text);
     if (s == BW_ENOTFOUND)
-        return bw_fail(ctx, BW_ENOTFOUND, "%s is no data folder: run `bailiwick init`", dir);
+        return bw_fail(ctx, BW_ENOTFOUND, "%s is no data folder: run `bailiwick init`",
+                       dir);
     if (s == BW_OK)
         s = bw_json_parse(ctx, text, BW_JSON_REQUEST, &root);
     if (s != BW_OK)
         return s;
     if (!bw_json_u64(bw_json_get(root, "format"), &format) || format != 1)
-        return bw_fail(ctx, BW_ECORRUPT, "the data folder has a format that this version does not know");
+        return bw_fail(ctx, BW_ECORRUPT,
+                       "the data folder has a format that this version does not know");
     const bw_json *made = bw_json_get(root, "dev");
     bool made_dev = made && made->kind == BW_JSON_TRUE;
     if (dev && !made_dev)
-        return bw_fail(ctx, BW_EINVALID, "the data folder was not made with --dev: it is not opened so");
+        return bw_fail(ctx, BW_EINVALID,
+                       "the data folder was not made with --dev: it is not opened so");
     if (!dev && made_dev)
-        return bw_fail(ctx, BW_EINVALID, "the data folder was made with --dev: it serves --dev only");
+        return bw_fail(ctx, BW_EINVALID,
+                       "the data folder was made with --dev: it serves --dev only");
     return BW_OK;
 }
 
 /* ---- packs and policies ---- */
 
-/* PREFIX/bin/bailiwick -> PREFIX/share/bailiwick/packs, for a tree installed elsewhere than
- * it was configured for. NULL when the program's place is unknown. */
+/* PREFIX/bin/bailiwick -> PREFIX/share/bailiwick/packs, for a tree installed elsewhere
+ * than it was configured for. NULL when the program's place is unknown. */
 static const char *beside_program(bw_ctx *ctx)
 {
     char path[4096];
@@ -105,7 +113,8 @@ const char *bw_pack_folder(bw_ctx *ctx, const bw_config *c)
         return bw_arena_cstr(ctx, c->packs_folder);
     const char *places[] = {beside_program(ctx), BW_PACKS_INSTALLED, BW_PACKS_SOURCE};
     for (size_t i = 0; i < 3; i++) {
-        const char *schema = places[i] ? bw_path_join(ctx, places[i], "bw.cedarschema") : NULL;
+        const char *schema =
+            places[i] ? bw_path_join(ctx, places[i], "bw.cedarschema") : NULL;
         if (schema && bw_file_exists(schema))
             return places[i];
     }
@@ -121,7 +130,8 @@ static bw_status read_in(bw_ctx *ctx, const char *folder, const char *name, bw_s
 bw_status bw_pack_read(bw_ctx *ctx, const char *folder, bw_pack *out)
 {
     if (!folder)
-        return bw_fail(ctx, BW_ENOTFOUND, "no policy pack is installed; set policies.packs");
+        return bw_fail(ctx, BW_ENOTFOUND,
+                       "no policy pack is installed; set policies.packs");
     bw_status s = read_in(ctx, folder, "bw.cedarschema", &out->schema);
     if (s == BW_OK)
         s = read_in(ctx, folder, "eu-baseline.cedar", &out->policies);
@@ -133,7 +143,8 @@ bw_status bw_pack_read(bw_ctx *ctx, const char *folder, bw_pack *out)
 static void digest_hex(bw_str text, char out[33])
 {
     unsigned char d[16];
-    bw_require(crypto_generichash(d, sizeof d, (const unsigned char *)text.ptr, text.len, NULL, 0) == 0);
+    bw_require(crypto_generichash(d, sizeof d, (const unsigned char *)text.ptr,
+                                  text.len, NULL, 0) == 0);
     sodium_bin2hex(out, 33, d, sizeof d);
 }
 
@@ -147,7 +158,8 @@ static void policy_note(bw_server *s, bw_str text)
     bw_require(pthread_rwlock_unlock(&s->policy_lock) == 0);
 }
 
-bw_status bw_server_policies_get(bw_ctx *ctx, bw_server *s, bw_str *text, bw_str *digest, int64_t *since_ns)
+bw_status bw_server_policies_get(bw_ctx *ctx, bw_server *s, bw_str *text,
+                                 bw_str *digest, int64_t *since_ns)
 {
     bw_require(pthread_mutex_lock(&s->policy_change) == 0);
     bw_status st = bw_authority_policies_text(ctx, s->authority, text);
@@ -159,8 +171,9 @@ bw_status bw_server_policies_get(bw_ctx *ctx, bw_server *s, bw_str *text, bw_str
 }
 
 /* Checked against the running authority's schema by a trial decision on the text alone,
- * then made durable, then put in force. Should the last step fail (memory), the old text
- * goes back to the file; a crash between leaves the new, checked set for the next start. */
+ * then made durable, then put in force. Should the last step fail (memory), the old
+ * text goes back to the file; a crash between leaves the new, checked set for the next
+ * start. */
 bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text)
 {
     bw_str old;
@@ -168,7 +181,8 @@ bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text)
     if (!path)
         return bw_fail_nomem(ctx);
     if (text.len > BW_POLICIES_BYTES_MAX)
-        return bw_fail(ctx, BW_EINVALID, "a policy set has at most %d bytes", BW_POLICIES_BYTES_MAX);
+        return bw_fail(ctx, BW_EINVALID, "a policy set has at most %d bytes",
+                       BW_POLICIES_BYTES_MAX);
     bw_require(pthread_mutex_lock(&s->policy_change) == 0);
     bw_status st = bw_authority_policies_text(ctx, s->authority, &old);
     if (st == BW_OK)
@@ -177,7 +191,8 @@ bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text)
         st = bw_file_replace(ctx, path, text, 0600);
         if (st == BW_OK) {
             policy_note(s, text);
-        } else { /* the disk refused: nothing may stay in force that a restart would lose */
+        } else { /* the disk refused: nothing may stay in force that a restart would
+                    lose */
             const char *why = bw_arena_printf(ctx, "%s", bw_ctx_message(ctx));
             if (bw_authority_set_policies(ctx, s->authority, old) != BW_OK)
                 bw_log(BW_LOG_ERROR, "policies: the old set could not be put back");
@@ -190,7 +205,8 @@ bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text)
 
 /* ---- opening ---- */
 
-static bw_status optional_file(bw_ctx *ctx, const char *dir, bw_str named, const char *usual, bw_str *out)
+static bw_status optional_file(bw_ctx *ctx, const char *dir, bw_str named,
+                               const char *usual, bw_str *out)
 {
     const char *path = NULL;
     *out = (bw_str){NULL, 0};
@@ -221,14 +237,17 @@ static bw_status open_policies(bw_ctx *ctx, bw_server *s)
 {
     bw_pack pack;
     bw_str entities, policies;
-    bw_status st = bw_facts_open(ctx, &s->config, s->dir, &pack, &s->catalogue, &entities);
+    bw_status st =
+        bw_facts_open(ctx, &s->config, s->dir, &pack, &s->catalogue, &entities);
     if (st == BW_OK)
         st = read_in(ctx, s->dir, "policies.cedar", &policies);
     if (st != BW_OK)
         return st;
     if (!bw_catalogue_has_country(s->catalogue, s->config.cell_country))
         return bw_fail(ctx, BW_EINVALID, "cell.country is not in the catalogue");
-    bw_authority_options o = {.schema = pack.schema, .policies = policies, .entities = entities,
+    bw_authority_options o = {.schema = pack.schema,
+                              .policies = policies,
+                              .entities = entities,
                               .catalogue = s->catalogue};
     bw_config_place(&s->config, &o.at);
     st = bw_authority_new(ctx, &o, &s->authority);
@@ -241,10 +260,15 @@ static bw_status open_dev(bw_ctx *ctx, bw_server *s)
 {
     s->dev_labels = BW_STR(DEV_LABELS);
     bw_require(crypto_generichash(s->dev_class.bytes, sizeof s->dev_class.bytes,
-                                  (const unsigned char *)s->dev_labels.ptr, s->dev_labels.len, NULL, 0) == 0);
-    s->dev_caller = (bw_caller){.principal = {.id = BW_STR("dev"), .tenant = BW_STR("dev"),
-                                              .seat = BW_STR(""), .clearance = 5},
-                                .key_id = BW_STR(""), .purpose = BW_STR(""), .open = true};
+                                  (const unsigned char *)s->dev_labels.ptr,
+                                  s->dev_labels.len, NULL, 0) == 0);
+    s->dev_caller = (bw_caller){.principal = {.id = BW_STR("dev"),
+                                              .tenant = BW_STR("dev"),
+                                              .seat = BW_STR(""),
+                                              .clearance = 5},
+                                .key_id = BW_STR(""),
+                                .purpose = BW_STR(""),
+                                .open = true};
     return bw_class_put(ctx, s->engine, &s->dev_class, s->dev_labels);
 }
 
@@ -265,7 +289,8 @@ static bw_status open_folder(bw_ctx *ctx, bw_server *s)
     if (bw_file_exists(marker))
         return bw_folder_check(ctx, s->dir, true);
     if (bw_file_exists(engine))
-        return bw_fail(ctx, BW_EINVALID, "the data folder was not made with --dev: it is not opened so");
+        return bw_fail(ctx, BW_EINVALID,
+                       "the data folder was not made with --dev: it is not opened so");
     st = bw_secret_create(ctx, s->dir, "subjects");
     return st == BW_OK || st == BW_EEXISTS ? bw_folder_mark(ctx, s->dir, true) : st;
 }
@@ -302,7 +327,8 @@ static bw_status open_parts(bw_ctx *ctx, bw_server *s)
     return st;
 }
 
-bw_status bw_server_open(bw_ctx *ctx, const bw_config *config, bw_ctx *home, bw_server **out)
+bw_status bw_server_open(bw_ctx *ctx, const bw_config *config, bw_ctx *home,
+                         bw_server **out)
 {
     bw_server *s = bw_calloc(1, sizeof *s);
     if (!s)
@@ -311,7 +337,8 @@ bw_status bw_server_open(bw_ctx *ctx, const bw_config *config, bw_ctx *home, bw_
     s->home = home;
     s->lock_fd = -1;
     bw_require(pthread_mutex_init(&s->policy_change, NULL) == 0 &&
-               pthread_rwlock_init(&s->policy_lock, NULL) == 0 && pthread_rwlock_init(&s->class_lock, NULL) == 0);
+               pthread_rwlock_init(&s->policy_lock, NULL) == 0 &&
+               pthread_rwlock_init(&s->class_lock, NULL) == 0);
     s->class_texts = bw_map_new();
     s->dir = bw_alloc(config->data_folder.len + 1);
     bw_status st = s->class_texts && s->dir ? BW_OK : bw_fail_nomem(ctx);
@@ -343,7 +370,8 @@ void bw_server_close(bw_server *s)
     bw_audit_close(s->audit);
     bw_keys_close(s->keys);
     bw_secret_close(s->subject_secret);
-    for (size_t it = 0; s->class_texts && bw_map_next(s->class_texts, &it, &key, &value);)
+    for (size_t it = 0;
+         s->class_texts && bw_map_next(s->class_texts, &it, &key, &value);)
         bw_free((void *)(uintptr_t)*value);
     bw_map_free(s->class_texts);
     if (s->lock_fd >= 0)

@@ -1,21 +1,24 @@
 /* The cell's server as its own files see it. Private to server/.
  *
- * Everything here is set before the first request and immutable afterwards, but for what
- * locks inside (engine, authority, keys, audit) and the fields under a named lock. */
+ * Everything here is set before the first request and immutable afterwards, but for
+ * what locks inside (engine, authority, keys, audit) and the fields under a named lock.
+ */
 #ifndef BW_SERVER_H
 #define BW_SERVER_H
+#include "../engine/base/map.h"
 #include "audit.h"
 #include "config.h"
 #include "http.h"
 #include "keys.h"
-#include "../engine/base/map.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
 enum { BW_POLICIES_BYTES_MAX = 4 << 20, BW_PACK_BYTES_MAX = 64 << 20 };
 
-typedef struct bw_counters { /* relaxed: figures for the operator, nothing depends on them */
-    _Atomic uint64_t requests, bytes_in, bytes_out, refused_key, refused_framing, refused_busy, reaped;
+typedef struct bw_counters { /* relaxed: figures for the operator, nothing depends on
+                                them */
+    _Atomic uint64_t requests, bytes_in, bytes_out, refused_key, refused_framing,
+        refused_busy, reaped;
     _Atomic uint64_t by_class[6]; /* answers by status / 100 */
     _Atomic uint64_t denied, audit_failures;
     _Atomic int64_t connections;
@@ -23,12 +26,14 @@ typedef struct bw_counters { /* relaxed: figures for the operator, nothing depen
 
 struct bw_server {
     bw_config config;
-    bw_ctx *home; /* holds the configuration's strings; nobody allocates from it later */
+    bw_ctx
+        *home; /* holds the configuration's strings; nobody allocates from it later */
     char *dir;
     int lock_fd; /* DIR/lock: one process serves or changes the folder */
     bw_engine *engine;
     bw_catalogue *catalogue;
-    bw_authority *authority; /* NULL with --dev: one open principal, one built-in class */
+    bw_authority
+        *authority; /* NULL with --dev: one open principal, one built-in class */
     struct bw_encoder *encoder;
     bw_keys *keys; /* NULL with --dev */
     bw_audit *audit;
@@ -52,26 +57,33 @@ struct bw_server {
 
 /* Opens the data folder: lock, secrets, keys, audit, policies, engine, encoder. The
  * folder must have been made by `init` (or, with --dev, be new or made with --dev). */
-BW_MUST_USE bw_status bw_server_open(bw_ctx *ctx, const bw_config *config, bw_ctx *home, bw_server **out);
+BW_MUST_USE bw_status bw_server_open(bw_ctx *ctx, const bw_config *config, bw_ctx *home,
+                                     bw_server **out);
 void bw_server_close(bw_server *s); /* NULL is accepted; no request may be running */
 
 /* Shared with `init` and `key`: the folder's lock and marker. */
-BW_MUST_USE bw_status bw_folder_lock(bw_ctx *ctx, const char *dir, int *fd); /* BW_EUNAVAILABLE: in use */
+BW_MUST_USE bw_status bw_folder_lock(bw_ctx *ctx, const char *dir,
+                                     int *fd); /* BW_EUNAVAILABLE: in use */
 BW_MUST_USE bw_status bw_folder_mark(bw_ctx *ctx, const char *dir, bool dev);
-BW_MUST_USE bw_status bw_folder_check(bw_ctx *ctx, const char *dir, bool dev); /* BW_ENOTFOUND: not made yet */
+BW_MUST_USE bw_status bw_folder_check(bw_ctx *ctx, const char *dir,
+                                      bool dev); /* BW_ENOTFOUND: not made yet */
 
-/* Policies: the text in force and its digest; a change is checked, durable, then in force. */
-BW_MUST_USE bw_status bw_server_policies_get(bw_ctx *ctx, bw_server *s, bw_str *text, bw_str *digest,
-                                             int64_t *since_ns);
+/* Policies: the text in force and its digest; a change is checked, durable, then in
+ * force. */
+BW_MUST_USE bw_status bw_server_policies_get(bw_ctx *ctx, bw_server *s, bw_str *text,
+                                             bw_str *digest, int64_t *since_ns);
 BW_MUST_USE bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text);
 /* The schema, policy text and catalogue of a pack folder; see policies/packs. */
 typedef struct bw_pack {
     bw_str schema, policies, catalogue;
 } bw_pack;
 BW_MUST_USE bw_status bw_pack_read(bw_ctx *ctx, const char *folder, bw_pack *out);
-/* The pack, the catalogue with the operator's own merged over it, the operator's entities: as
- * `serve` reads them, for the commands. dir: the data folder, or NULL = only what is named. */
-BW_MUST_USE bw_status bw_facts_open(bw_ctx *ctx, const bw_config *c, const char *dir, bw_pack *pack,
-                                    bw_catalogue **catalogue, bw_str *entities);
-const char *bw_pack_folder(bw_ctx *ctx, const bw_config *c); /* NULL: none is installed */
+/* The pack, the catalogue with the operator's own merged over it, the operator's
+ * entities: as `serve` reads them, for the commands. dir: the data folder, or NULL =
+ * only what is named. */
+BW_MUST_USE bw_status bw_facts_open(bw_ctx *ctx, const bw_config *c, const char *dir,
+                                    bw_pack *pack, bw_catalogue **catalogue,
+                                    bw_str *entities);
+const char *bw_pack_folder(bw_ctx *ctx,
+                           const bw_config *c); /* NULL: none is installed */
 #endif

@@ -94,13 +94,15 @@ bw_status bw_uri_query_parse(bw_ctx *ctx, bw_str raw, const bw_param **out, size
         if (pair.len == 0)
             continue;
         if (count == BW_URI_PARAMS_MAX)
-            return bw_fail(ctx, BW_EINVALID, "more than %d query parameters", BW_URI_PARAMS_MAX);
+            return bw_fail(ctx, BW_EINVALID, "more than %d query parameters",
+                           BW_URI_PARAMS_MAX);
         const char *eq = memchr(pair.ptr, '=', pair.len);
         size_t name = eq ? (size_t)(eq - pair.ptr) : pair.len;
         bw_param *p = &params[count];
         bw_status s = decode(ctx, (bw_str){pair.ptr, name}, true, &p->name);
         if (s == BW_OK)
-            s = decode(ctx, eq ? (bw_str){eq + 1, pair.len - name - 1} : BW_STR(""), true, &p->value);
+            s = decode(ctx, eq ? (bw_str){eq + 1, pair.len - name - 1} : BW_STR(""),
+                       true, &p->value);
         if (s != BW_OK)
             return s;
         for (size_t i = 0; i < count; i++)
@@ -114,7 +116,8 @@ bw_status bw_uri_query_parse(bw_ctx *ctx, bw_str raw, const bw_param **out, size
 }
 
 /* Bit i set: segment i is literal. 0 and *ok false: no match. */
-static uint32_t match(const char *pattern, const bw_uri_path *path, bw_str args[4], size_t *nargs, bool *ok)
+static uint32_t match(const char *pattern, const bw_uri_path *path, bw_str args[4],
+                      size_t *nargs, bool *ok)
 {
     uint32_t literal = 0;
     size_t seg = 0, n = 0;
@@ -141,8 +144,8 @@ static uint32_t match(const char *pattern, const bw_uri_path *path, bw_str args[
     return literal;
 }
 
-const bw_route *bw_route_find(const bw_route *const *tables, bw_str method, const bw_uri_path *path,
-                              bw_str args[4], size_t *nargs)
+const bw_route *bw_route_find(const bw_route *const *tables, bw_str method,
+                              const bw_uri_path *path, bw_str args[4], size_t *nargs)
 {
     const bw_route *best = NULL;
     uint32_t best_literal = 0;

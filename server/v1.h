@@ -6,13 +6,18 @@
 #include "limits.h"
 
 /* The body as an object whose members are all among `allowed` (ended by NULL). */
-BW_MUST_USE bw_status bw_v1_body(bw_request *r, const char *const *allowed, const bw_json **out);
-BW_MUST_USE bw_status bw_v1_members(bw_ctx *ctx, const bw_json *object, const char *const *allowed);
+BW_MUST_USE bw_status bw_v1_body(bw_request *r, const char *const *allowed,
+                                 const bw_json **out);
+BW_MUST_USE bw_status bw_v1_members(bw_ctx *ctx, const bw_json *object,
+                                    const char *const *allowed);
 /* A string member; absent or null leaves *out. */
-BW_MUST_USE bw_status bw_v1_string(bw_ctx *ctx, const bw_json *object, const char *name, bw_str *out);
+BW_MUST_USE bw_status bw_v1_string(bw_ctx *ctx, const bw_json *object, const char *name,
+                                   bw_str *out);
 /* A list of strings, sorted, unique; absent or null leaves *out. */
-BW_MUST_USE bw_status bw_v1_strings(bw_ctx *ctx, const bw_json *object, const char *name, bw_words *out);
-BW_MUST_USE bw_status bw_v1_done(bw_request *r, bw_response *response); /* BW_ENOMEM if the body failed */
+BW_MUST_USE bw_status bw_v1_strings(bw_ctx *ctx, const bw_json *object,
+                                    const char *name, bw_words *out);
+BW_MUST_USE bw_status
+bw_v1_done(bw_request *r, bw_response *response); /* BW_ENOMEM if the body failed */
 
 bw_status bw_v1_policies_get(bw_request *r, bw_response *out);
 bw_status bw_v1_policies_put(bw_request *r, bw_response *out);
@@ -29,8 +34,8 @@ bw_status bw_v1_whoami(bw_request *r, bw_response *out);
 bw_status bw_metrics(bw_request *r, bw_response *out);
 
 /* A key whose words nobody knows would only ever be denied: refused when it is made. */
-BW_MUST_USE bw_status bw_v1_key_check(bw_ctx *ctx, const bw_catalogue *c, const bw_json *body,
-                                      const bw_key_record *k);
+BW_MUST_USE bw_status bw_v1_key_check(bw_ctx *ctx, const bw_catalogue *c,
+                                      const bw_json *body, const bw_key_record *k);
 
 /* One question of dry-run or `policy test`:
  * {"principal":{…key record…},"action","labels":{…} | "collection": name | "cell":true,
@@ -44,7 +49,8 @@ typedef struct bw_v1_question {
     const char *kind; /* "Collection", "Node" */
     bw_str tenant, name;
 } bw_v1_question;
-BW_MUST_USE bw_status bw_v1_question_parse(bw_ctx *ctx, const bw_catalogue *catalogue, const bw_json *v,
-                                           const bw_caller *self, bw_str cell_id, bw_v1_question *out);
+BW_MUST_USE bw_status bw_v1_question_parse(bw_ctx *ctx, const bw_catalogue *catalogue,
+                                           const bw_json *v, const bw_caller *self,
+                                           bw_str cell_id, bw_v1_question *out);
 void bw_v1_put_decision(bw_buf *b, const bw_decision *d); /* members, no braces */
 #endif

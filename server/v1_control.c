@@ -9,7 +9,8 @@ enum { AUDIT_LIMIT_MAX = 1000 };
 
 static bw_status need_keys(bw_request *r)
 {
-    return r->server->keys ? BW_OK : bw_fail(r->ctx, BW_ECONFLICT, "a --dev cell has no keys");
+    return r->server->keys ? BW_OK
+                           : bw_fail(r->ctx, BW_ECONFLICT, "a --dev cell has no keys");
 }
 
 bw_status bw_v1_keys_list(bw_request *r, bw_response *out)
@@ -30,19 +31,23 @@ bw_status bw_v1_keys_list(bw_request *r, bw_response *out)
     return bw_v1_done(r, out);
 }
 
-bw_status bw_v1_key_check(bw_ctx *ctx, const bw_catalogue *c, const bw_json *body, const bw_key_record *k)
+bw_status bw_v1_key_check(bw_ctx *ctx, const bw_catalogue *c, const bw_json *body,
+                          const bw_key_record *k)
 {
     bw_labels labels;
     if (!bw_catalogue_has_country(c, k->seat))
         return bw_fail_at(ctx, BW_EINVALID, "/seat", "is no country of the catalogue");
     for (size_t i = 0; i < k->purposes.n; i++)
         if (!bw_catalogue_has_word(c, "purposes", k->purposes.items[i]))
-            return bw_fail_at(ctx, BW_EINVALID, "/purposes", "%.*s is no purpose of the catalogue",
+            return bw_fail_at(ctx, BW_EINVALID, "/purposes",
+                              "%.*s is no purpose of the catalogue",
                               (int)k->purposes.items[i].len, k->purposes.items[i].ptr);
     for (size_t i = 0; i < k->safeguards.n; i++)
         if (!bw_catalogue_has_word(c, "safeguards", k->safeguards.items[i]))
-            return bw_fail_at(ctx, BW_EINVALID, "/safeguards", "%.*s is no safeguard of the catalogue",
-                              (int)k->safeguards.items[i].len, k->safeguards.items[i].ptr);
+            return bw_fail_at(ctx, BW_EINVALID, "/safeguards",
+                              "%.*s is no safeguard of the catalogue",
+                              (int)k->safeguards.items[i].len,
+                              k->safeguards.items[i].ptr);
     const bw_json *given = bw_json_get_value(body, "labels");
     return given ? bw_labels_parse(ctx, c, given, k->tenant, &labels) : BW_OK;
 }
@@ -83,7 +88,8 @@ bw_status bw_v1_keys_revoke(bw_request *r, bw_response *out)
 
 /* ---- audit (ReadAudit on the cell) ---- */
 
-static bw_status param_u64(bw_request *r, const char *name, uint64_t max, bool *has, uint64_t *out)
+static bw_status param_u64(bw_request *r, const char *name, uint64_t max, bool *has,
+                           uint64_t *out)
 {
     const bw_param *p = bw_request_param(r, name);
     uint64_t n = 0;
@@ -94,8 +100,8 @@ static bw_status param_u64(bw_request *r, const char *name, uint64_t max, bool *
         char c = p->value.ptr[i];
         if (c < '0' || c > '9' || __builtin_mul_overflow(n, 10u, &n) ||
             __builtin_add_overflow(n, (uint64_t)(c - '0'), &n) || n > max)
-            return bw_fail(r->ctx, BW_EINVALID, "%s: wants a whole number up to %llu", name,
-                           (unsigned long long)max);
+            return bw_fail(r->ctx, BW_EINVALID, "%s: wants a whole number up to %llu",
+                           name, (unsigned long long)max);
     }
     if (p->value.len == 0)
         return bw_fail(r->ctx, BW_EINVALID, "%s: wants a whole number", name);
@@ -111,7 +117,8 @@ static bw_str param_str(bw_request *r, const char *name)
 
 bw_status bw_v1_audit(bw_request *r, bw_response *out)
 {
-    static const char *const allowed[] = {"after", "limit", "principal", "key", "action", "collection",
+    static const char *const allowed[] = {"after", "limit",  "principal",
+                                          "key",   "action", "collection",
                                           "event", "status", NULL};
     bw_audit_filter f = {.limit = 100};
     uint64_t n = 0, next = 0, seq;
@@ -153,7 +160,8 @@ bw_status bw_v1_audit(bw_request *r, bw_response *out)
         bw_json_put_u64(&out->body, next);
     else
         bw_buf_puts(&out->body, "null");
-    bw_buf_printf(&out->body, ",\"head\":{\"seq\":%llu,\"hash\":\"%s\"}}", (unsigned long long)seq, hex);
+    bw_buf_printf(&out->body, ",\"head\":{\"seq\":%llu,\"hash\":\"%s\"}}",
+                  (unsigned long long)seq, hex);
     return bw_v1_done(r, out);
 }
 
@@ -196,7 +204,8 @@ bw_status bw_v1_classes(bw_request *r, bw_response *out)
     const bw_collection_info *info;
     seen_class *seen = NULL;
     size_t ncol = 0, n = 0, cap = 0;
-    bw_status s = bw_collection_list(r->ctx, r->server->engine, r->caller->principal.tenant, &info, &ncol);
+    bw_status s = bw_collection_list(r->ctx, r->server->engine,
+                                     r->caller->principal.tenant, &info, &ncol);
     for (size_t i = 0; i < ncol && s == BW_OK; i++) {
         bw_permit p;
         s = bw_gate_permit(r, info[i].name, BW_ACTION_QUERY, NULL, &p);
@@ -207,7 +216,8 @@ bw_status bw_v1_classes(bw_request *r, bw_response *out)
             if (at == n && n == cap) {
                 size_t bytes = cap * sizeof *seen;
                 cap = cap ? cap * 2 : 16;
-                seen_class *grown = bw_arena_grow(r->ctx, seen, bytes, cap * sizeof *seen);
+                seen_class *grown =
+                    bw_arena_grow(r->ctx, seen, bytes, cap * sizeof *seen);
                 if (!grown) {
                     s = bw_fail_nomem(r->ctx);
                     break;
@@ -246,7 +256,8 @@ bw_status bw_v1_collections(bw_request *r, bw_response *out)
 {
     const bw_collection_info *info;
     size_t n = 0;
-    bw_status s = bw_collection_list(r->ctx, r->server->engine, r->caller->principal.tenant, &info, &n);
+    bw_status s = bw_collection_list(r->ctx, r->server->engine,
+                                     r->caller->principal.tenant, &info, &n);
     if (s != BW_OK)
         return s;
     bw_buf_puts(&out->body, "{\"collections\":[");
@@ -270,7 +281,8 @@ bw_status bw_v1_collection_put(bw_request *r, bw_response *out)
         return s;
     labels = bw_json_get(body, "labels");
     if (!labels || (labels->kind != BW_JSON_OBJECT && labels->kind != BW_JSON_NULL))
-        return bw_fail_at(r->ctx, BW_EINVALID, "/labels", "wants a label set, or null for none");
+        return bw_fail_at(r->ctx, BW_EINVALID, "/labels",
+                          "wants a label set, or null for none");
     if (labels->kind == BW_JSON_OBJECT && !r->server->catalogue)
         return bw_fail(r->ctx, BW_ECONFLICT, "a --dev cell has one class");
     if (labels->kind == BW_JSON_OBJECT) {
@@ -278,7 +290,8 @@ bw_status bw_v1_collection_put(bw_request *r, bw_response *out)
         text = labels->raw;
     }
     if (s == BW_OK)
-        s = bw_collection_update(r->ctx, r->server->engine, tenant, r->args[0], (bw_str){NULL, 0}, text);
+        s = bw_collection_update(r->ctx, r->server->engine, tenant, r->args[0],
+                                 (bw_str){NULL, 0}, text);
     if (s == BW_OK)
         s = bw_collection_get(r->ctx, r->server->engine, tenant, r->args[0], &info);
     if (s == BW_ENOTFOUND)
@@ -295,8 +308,10 @@ bw_status bw_v1_whoami(bw_request *r, bw_response *out)
 {
     const bw_caller *c = r->caller;
     const gate_request *g = gate_of(r);
-    bw_key_record open = {.principal = c->principal.id, .tenant = c->principal.tenant,
-                          .seat = c->principal.seat, .clearance = c->principal.clearance};
+    bw_key_record open = {.principal = c->principal.id,
+                          .tenant = c->principal.tenant,
+                          .seat = c->principal.seat,
+                          .clearance = c->principal.clearance};
     bw_buf_puts(&out->body, "{\"purpose\":");
     bw_json_put_str(&out->body, c->purpose);
     bw_buf_puts(&out->body, ",\"cell\":{\"id\":");

@@ -1,16 +1,17 @@
 /* /v1/policies, its dry run, /v1/authorize: questions to the policies, not to the data.
  *
- * authorize answers for the caller itself and for labels that the caller writes down, so it
- * tells nothing about what is stored; the same question for somebody else is the dry
- * run's, which needs Admin. */
+ * authorize answers for the caller itself and for labels that the caller writes down,
+ * so it tells nothing about what is stored; the same question for somebody else is the
+ * dry run's, which needs Admin. */
 #include "v1.h"
 
 enum { DRY_RUN_MAX = 1000 };
 
 static bw_status need_policies(bw_request *r)
 {
-    return r->server->authority ? BW_OK
-                                : bw_fail(r->ctx, BW_ECONFLICT, "a --dev cell has no policies");
+    return r->server->authority
+               ? BW_OK
+               : bw_fail(r->ctx, BW_ECONFLICT, "a --dev cell has no policies");
 }
 
 bw_status bw_v1_policies_get(bw_request *r, bw_response *out)
@@ -26,7 +27,8 @@ bw_status bw_v1_policies_get(bw_request *r, bw_response *out)
     bw_time_format(since, when);
     bw_buf_puts(&out->body, "{\"digest\":");
     bw_json_put_str(&out->body, digest);
-    bw_buf_printf(&out->body, ",\"version\":%llu,\"in_force_since\":\"%s\",\"policies\":",
+    bw_buf_printf(&out->body,
+                  ",\"version\":%llu,\"in_force_since\":\"%s\",\"policies\":",
                   (unsigned long long)bw_authority_version(r->server->authority), when);
     bw_json_put_str(&out->body, text);
     bw_buf_putc(&out->body, '}');
@@ -49,13 +51,15 @@ bw_status bw_v1_policies_put(bw_request *r, bw_response *out)
     if (s != BW_OK)
         return s;
     if (!text.ptr)
-        return bw_fail_at(r->ctx, BW_EINVALID, "/policies", "wants the Cedar text as a string");
+        return bw_fail_at(r->ctx, BW_EINVALID, "/policies",
+                          "wants the Cedar text as a string");
     if (expected.ptr) {
         s = bw_server_policies_get(r->ctx, r->server, &old, &digest, &since);
         if (s != BW_OK)
             return s;
         if (!bw_str_eq(expected, digest))
-            return bw_fail_at(r->ctx, BW_ECONFLICT, "/if_digest", "the policies in force are others by now");
+            return bw_fail_at(r->ctx, BW_ECONFLICT, "/if_digest",
+                              "the policies in force are others by now");
     }
     s = bw_server_policies_put(r->ctx, r->server, text);
     if (s == BW_EINVALID) { /* well formed JSON, but no policy set: the old one stays */
@@ -70,7 +74,8 @@ bw_status bw_v1_policies_put(bw_request *r, bw_response *out)
 
 static bw_status parse_dest(bw_ctx *ctx, const bw_json *v, bw_place *out)
 {
-    static const char *const allowed[] = {"id", "country", "operator", "certs", "hw", NULL};
+    static const char *const allowed[] = {"id",    "country", "operator",
+                                          "certs", "hw",      NULL};
     bw_words certs = {NULL, 0}, hw = {NULL, 0};
     memset(out, 0, sizeof *out);
     if (v->kind != BW_JSON_OBJECT)
@@ -89,7 +94,8 @@ static bw_status parse_dest(bw_ctx *ctx, const bw_json *v, bw_place *out)
     if (s != BW_OK)
         return s;
     if (!out->id.ptr || !out->country.ptr || !out->operator_id.ptr)
-        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v), "id, country and operator must be said");
+        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v),
+                          "id, country and operator must be said");
     out->certs = certs.items;
     out->ncerts = certs.n;
     out->hw = hw.items;
@@ -98,21 +104,24 @@ static bw_status parse_dest(bw_ctx *ctx, const bw_json *v, bw_place *out)
 }
 
 /* Whose question it is: the caller's own, or (dry run) a written-down principal's. */
-static bw_status parse_who(bw_ctx *ctx, const bw_json *v, const bw_caller *self, bw_v1_question *out)
+static bw_status parse_who(bw_ctx *ctx, const bw_json *v, const bw_caller *self,
+                           bw_v1_question *out)
 {
     bw_key_record who;
     const bw_json *p = bw_json_get_value(v, "principal");
     bw_words safeguards = {NULL, 0};
     if (p && self)
-        return bw_fail_at(ctx, BW_EINVALID, "/principal", "is the caller's own here; see the dry run");
+        return bw_fail_at(ctx, BW_EINVALID, "/principal",
+                          "is the caller's own here; see the dry run");
     if (!p && !self)
-        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v), "principal must be said");
+        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v),
+                          "principal must be said");
     if (p) {
         bw_status s = bw_key_record_parse(ctx, p, &who);
         if (s != BW_OK)
             return s;
-        out->principal = (bw_principal){who.principal, who.tenant, who.seat, who.clearance,
-                                        who.roles.items, who.roles.n};
+        out->principal = (bw_principal){who.principal, who.tenant,      who.seat,
+                                        who.clearance, who.roles.items, who.roles.n};
         out->q.purpose = who.default_purpose.ptr ? who.default_purpose : BW_STR("");
         out->q.safeguards = who.safeguards.items;
         out->q.nsafeguards = who.safeguards.n;
@@ -125,7 +134,8 @@ static bw_status parse_who(bw_ctx *ctx, const bw_json *v, const bw_caller *self,
     out->q.principal = &out->principal;
     if (self) /* purpose and safeguards are the gate's to pick: the headers say them */
         return bw_json_get_value(v, "purpose") || bw_json_get_value(v, "safeguards")
-                   ? bw_fail_at(ctx, BW_EINVALID, "/purpose", "is chosen by the x-bailiwick headers")
+                   ? bw_fail_at(ctx, BW_EINVALID, "/purpose",
+                                "is chosen by the x-bailiwick headers")
                    : BW_OK;
     bw_status s = bw_v1_string(ctx, v, "purpose", &out->q.purpose);
     if (s == BW_OK)
@@ -137,8 +147,8 @@ static bw_status parse_who(bw_ctx *ctx, const bw_json *v, const bw_caller *self,
     return s;
 }
 
-static bw_status parse_what(bw_ctx *ctx, const bw_catalogue *catalogue, const bw_json *v, bw_str cell_id,
-                            bw_v1_question *out)
+static bw_status parse_what(bw_ctx *ctx, const bw_catalogue *catalogue,
+                            const bw_json *v, bw_str cell_id, bw_v1_question *out)
 {
     const bw_json *labels = bw_json_get_value(v, "labels");
     const bw_json *collection = bw_json_get_value(v, "collection");
@@ -149,7 +159,8 @@ static bw_status parse_what(bw_ctx *ctx, const bw_catalogue *catalogue, const bw
                           "wants one of labels, collection and cell");
     out->tenant = out->principal.tenant;
     if (labels) {
-        bw_status s = bw_labels_parse(ctx, catalogue, labels, out->principal.tenant, &set);
+        bw_status s =
+            bw_labels_parse(ctx, catalogue, labels, out->principal.tenant, &set);
         if (s == BW_OK)
             s = bw_labels_canonical(ctx, &set, &out->label_text);
         if (s == BW_OK)
@@ -162,14 +173,18 @@ static bw_status parse_what(bw_ctx *ctx, const bw_catalogue *catalogue, const bw
     }
     out->kind = "Node";
     out->name = cell_id;
-    return cell->kind == BW_JSON_TRUE ? BW_OK : bw_fail_at(ctx, BW_EINVALID, "/cell", "wants true");
+    return cell->kind == BW_JSON_TRUE
+               ? BW_OK
+               : bw_fail_at(ctx, BW_EINVALID, "/cell", "wants true");
 }
 
-bw_status bw_v1_question_parse(bw_ctx *ctx, const bw_catalogue *catalogue, const bw_json *v,
-                               const bw_caller *self, bw_str cell_id, bw_v1_question *out)
+bw_status bw_v1_question_parse(bw_ctx *ctx, const bw_catalogue *catalogue,
+                               const bw_json *v, const bw_caller *self, bw_str cell_id,
+                               bw_v1_question *out)
 {
-    static const char *const allowed[] = {"principal", "action",    "labels", "collection", "cell",
-                                          "purpose",   "safeguards", "dest",  "expect", "policies", NULL};
+    static const char *const allowed[] = {
+        "principal",  "action", "labels", "collection", "cell", "purpose",
+        "safeguards", "dest",   "expect", "policies",   NULL};
     bw_str action = {NULL, 0};
     memset(out, 0, sizeof *out);
     if (v->kind != BW_JSON_OBJECT)
@@ -178,7 +193,8 @@ bw_status bw_v1_question_parse(bw_ctx *ctx, const bw_catalogue *catalogue, const
     if (s == BW_OK)
         s = bw_v1_string(ctx, v, "action", &action);
     if (s == BW_OK && (!action.ptr || !bw_action_parse(action, &out->q.action)))
-        s = bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v), "wants an action such as Query or Store");
+        s = bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v),
+                       "wants an action such as Query or Store");
     if (s == BW_OK)
         s = parse_who(ctx, v, self, out);
     if (s == BW_OK)
@@ -221,7 +237,8 @@ static bw_status decide(bw_request *r, const bw_v1_question *q, bw_decision *d)
 
 bw_status bw_v1_authorize(bw_request *r, bw_response *out)
 {
-    static const char *const allowed[] = {"action", "labels", "collection", "cell", "dest", NULL};
+    static const char *const allowed[] = {"action", "labels", "collection",
+                                          "cell",   "dest",   NULL};
     const bw_json *body;
     bw_v1_question q;
     bw_decision d;
@@ -230,7 +247,8 @@ bw_status bw_v1_authorize(bw_request *r, bw_response *out)
     if (s == BW_OK)
         s = bw_v1_body(r, allowed, &body);
     if (s == BW_OK)
-        s = bw_v1_question_parse(r->ctx, r->server->catalogue, body, r->caller, r->server->config.cell_id, &q);
+        s = bw_v1_question_parse(r->ctx, r->server->catalogue, body, r->caller,
+                                 r->server->config.cell_id, &q);
     if (s == BW_OK)
         s = decide(r, &q, &d);
     if (s != BW_OK)
@@ -246,8 +264,9 @@ bw_status bw_v1_authorize(bw_request *r, bw_response *out)
     return bw_v1_done(r, out);
 }
 
-/* {"policies": text, "requests": [question…]} -> {"results":[{decision…}…]}; nothing is kept.
- * Questions about a collection or the cell are asked of the policies in force only. */
+/* {"policies": text, "requests": [question…]} -> {"results":[{decision…}…]}; nothing is
+ * kept. Questions about a collection or the cell are asked of the policies in force
+ * only. */
 bw_status bw_v1_policies_dry_run(bw_request *r, bw_response *out)
 {
     static const char *const allowed[] = {"policies", "requests", NULL};
@@ -262,16 +281,20 @@ bw_status bw_v1_policies_dry_run(bw_request *r, bw_response *out)
         return s;
     requests = bw_json_get(body, "requests");
     if (!requests || requests->kind != BW_JSON_ARRAY || requests->count > DRY_RUN_MAX)
-        return bw_fail_at(r->ctx, BW_EINVALID, "/requests", "wants a list of at most %d requests", DRY_RUN_MAX);
+        return bw_fail_at(r->ctx, BW_EINVALID, "/requests",
+                          "wants a list of at most %d requests", DRY_RUN_MAX);
     bw_buf_puts(&out->body, "{\"results\":[");
     for (const bw_json *v = requests->child; v && s == BW_OK; v = v->next) {
         bw_v1_question q;
         bw_decision d;
-        s = bw_v1_question_parse(r->ctx, r->server->catalogue, v, NULL, r->server->config.cell_id, &q);
+        s = bw_v1_question_parse(r->ctx, r->server->catalogue, v, NULL,
+                                 r->server->config.cell_id, &q);
         if (s == BW_OK && text.ptr && q.kind)
-            s = bw_fail_at(r->ctx, BW_EINVALID, bw_json_pointer(r->ctx, v), "a trial of other policies takes labels");
+            s = bw_fail_at(r->ctx, BW_EINVALID, bw_json_pointer(r->ctx, v),
+                           "a trial of other policies takes labels");
         else if (s == BW_OK && text.ptr)
-            s = bw_decide_dry(r->ctx, r->server->authority, text, &q.q, q.label_text, &d);
+            s = bw_decide_dry(r->ctx, r->server->authority, text, &q.q, q.label_text,
+                              &d);
         else if (s == BW_OK)
             s = decide(r, &q, &d);
         if (s == BW_OK) {

@@ -3,13 +3,20 @@
 #include "v1.h"
 #include <stdlib.h>
 
-#define KEY(m, pattern, h, action, write) {m, pattern, h, BW_ROUTE_KEY, action, BW_FAMILY_V1, write}
-#define CELL(m, pattern, h, action, write) {m, pattern, h, BW_ROUTE_CELL, action, BW_FAMILY_V1, write}
+#define KEY(m, pattern, h, action, write)                        \
+    {                                                            \
+        m, pattern, h, BW_ROUTE_KEY, action, BW_FAMILY_V1, write \
+    }
+#define CELL(m, pattern, h, action, write)                        \
+    {                                                             \
+        m, pattern, h, BW_ROUTE_CELL, action, BW_FAMILY_V1, write \
+    }
 
 const bw_route bw_routes_v1[] = {
     CELL("GET", "/v1/policies", bw_v1_policies_get, BW_ACTION_ADMIN, false),
     CELL("PUT", "/v1/policies", bw_v1_policies_put, BW_ACTION_ADMIN, true),
-    CELL("POST", "/v1/policies/dry-run", bw_v1_policies_dry_run, BW_ACTION_ADMIN, false),
+    CELL("POST", "/v1/policies/dry-run", bw_v1_policies_dry_run, BW_ACTION_ADMIN,
+         false),
     CELL("GET", "/v1/keys", bw_v1_keys_list, BW_ACTION_ADMIN, false),
     CELL("POST", "/v1/keys", bw_v1_keys_add, BW_ACTION_ADMIN, true),
     CELL("DELETE", "/v1/keys/{}", bw_v1_keys_revoke, BW_ACTION_ADMIN, true),
@@ -18,9 +25,10 @@ const bw_route bw_routes_v1[] = {
     KEY("GET", "/v1/classes", bw_v1_classes, BW_ACTION_QUERY, false),
     KEY("GET", "/v1/whoami", bw_v1_whoami, BW_ACTION_QUERY, false),
     KEY("GET", "/v1/collections", bw_v1_collections, BW_ACTION_QUERY, false),
-    {"PUT", "/v1/collections/{}", bw_v1_collection_put, BW_ROUTE_COLLECTION, BW_ACTION_MANAGE_COLLECTION,
-     BW_FAMILY_V1, true},
-    {"GET", "/metrics", bw_metrics, BW_ROUTE_KEY, BW_ACTION_ADMIN, BW_FAMILY_QDRANT, false},
+    {"PUT", "/v1/collections/{}", bw_v1_collection_put, BW_ROUTE_COLLECTION,
+     BW_ACTION_MANAGE_COLLECTION, BW_FAMILY_V1, true},
+    {"GET", "/metrics", bw_metrics, BW_ROUTE_KEY, BW_ACTION_ADMIN, BW_FAMILY_QDRANT,
+     false},
     {NULL, NULL, NULL, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1, false},
 };
 
@@ -31,7 +39,8 @@ bw_status bw_v1_members(bw_ctx *ctx, const bw_json *object, const char *const *a
         for (const char *const *a = allowed; *a; a++)
             known = known || bw_str_eq(m->key, bw_str_c(*a));
         if (!known)
-            return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, m), "unknown member");
+            return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, m),
+                              "unknown member");
     }
     return BW_OK;
 }
@@ -50,7 +59,8 @@ bw_status bw_v1_body(bw_request *r, const char *const *allowed, const bw_json **
     return s;
 }
 
-bw_status bw_v1_string(bw_ctx *ctx, const bw_json *object, const char *name, bw_str *out)
+bw_status bw_v1_string(bw_ctx *ctx, const bw_json *object, const char *name,
+                       bw_str *out)
 {
     const bw_json *v = bw_json_get_value(object, name);
     if (!v)
@@ -66,21 +76,23 @@ static int by_bytes(const void *a, const void *b)
     return bw_str_cmp(*(const bw_str *)a, *(const bw_str *)b);
 }
 
-bw_status bw_v1_strings(bw_ctx *ctx, const bw_json *object, const char *name, bw_words *out)
+bw_status bw_v1_strings(bw_ctx *ctx, const bw_json *object, const char *name,
+                        bw_words *out)
 {
     const bw_json *v = bw_json_get_value(object, name);
     size_t n = 0, unique = 0;
     if (!v)
         return BW_OK;
     if (v->kind != BW_JSON_ARRAY || v->count > BW_KEY_WORDS_MAX)
-        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v), "wants a list of at most %d strings",
-                          BW_KEY_WORDS_MAX);
+        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v),
+                          "wants a list of at most %d strings", BW_KEY_WORDS_MAX);
     bw_str *w = bw_arena_calloc(ctx, v->count + 1, sizeof *w);
     if (!w)
         return bw_fail_nomem(ctx);
     for (const bw_json *e = v->child; e; e = e->next) {
         if (e->kind != BW_JSON_STRING)
-            return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, e), "wants a string");
+            return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, e),
+                              "wants a string");
         w[n++] = e->str;
     }
     if (n > 0)

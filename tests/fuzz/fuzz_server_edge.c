@@ -1,5 +1,6 @@
-/* What stands before the gate: headers, targets, query strings, the configuration file, key
- * records. The first byte picks the reader. Checks that what passes holds its promises. */
+/* What stands before the gate: headers, targets, query strings, the configuration file,
+ * key records. The first byte picks the reader. Checks that what passes holds its
+ * promises. */
 #include <server/config.h>
 #include <server/guard.h>
 #include <server/keys.h>
@@ -24,7 +25,8 @@ static void headers(bw_str in)
         in = (bw_str){in.ptr + skip, in.len - skip};
     }
     for (int dev = 0; dev < 2; dev++) {
-        int status = bw_guard_check(h, n, BW_STR("HTTP/1.1"), BW_STR("/"), dev, &g, &why);
+        int status =
+            bw_guard_check(h, n, BW_STR("HTTP/1.1"), BW_STR("/"), dev, &g, &why);
         bw_require(status == 0 || status == 400 || status == 403 || status == 431);
         bw_require(status != 0 || !(g.chunked && g.has_length));
     }
@@ -38,7 +40,8 @@ static void path(bw_ctx *ctx, bw_str in)
     bw_require(p.n <= BW_URI_SEGMENTS_MAX);
     for (size_t i = 0; i < p.n; i++) {
         bw_str s = p.segments[i];
-        bw_require(s.len > 0 && bw_utf8_valid(s.ptr, s.len) && !memchr(s.ptr, '\0', s.len));
+        bw_require(s.len > 0 && bw_utf8_valid(s.ptr, s.len) &&
+                   !memchr(s.ptr, '\0', s.len));
         bw_require(!bw_str_is(s, ".") && !bw_str_is(s, ".."));
     }
 }
@@ -75,7 +78,8 @@ static void key(bw_ctx *ctx, bw_str in)
     bw_json *v;
     bw_key_record r;
     bw_buf out = {0};
-    if (bw_json_parse(ctx, in, BW_JSON_REQUEST, &v) != BW_OK || bw_key_record_parse(ctx, v, &r) != BW_OK)
+    if (bw_json_parse(ctx, in, BW_JSON_REQUEST, &v) != BW_OK ||
+        bw_key_record_parse(ctx, v, &r) != BW_OK)
         return;
     bw_key_record_put(&out, &r);
     bw_require(bw_json_parse(ctx, bw_buf_view(&out), BW_JSON_REQUEST, &v) == BW_OK);

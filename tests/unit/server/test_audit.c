@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
 #include <cmocka.h>
 
 typedef struct fixture {
@@ -123,7 +124,9 @@ static void test_audit__lines_parse_back(void **state)
         const char *lf = memchr(s.ptr, '\n', s.len);
         bw_json *o;
         assert_non_null(lf);
-        assert_int_equal(bw_json_parse(f->ctx, (bw_str){s.ptr, (size_t)(lf - s.ptr)}, BW_JSON_REQUEST, &o), BW_OK);
+        assert_int_equal(bw_json_parse(f->ctx, (bw_str){s.ptr, (size_t)(lf - s.ptr)},
+                                       BW_JSON_REQUEST, &o),
+                         BW_OK);
         assert_true(bw_str_eq(bw_json_get(o, "path")->str, BW_STR("/a\r\nfake")));
         assert_true(bw_str_eq(bw_json_get(o, "principal")->str,
                               lines % 2 ? BW_STR("ana") : BW_STR("bo\n\"\x1b[31m")));
@@ -152,7 +155,9 @@ static void test_audit__cuts_every_torn_tail(void **state)
         write_some(f, a, 1, false);
         bw_audit_close(a);
         assert_int_equal(verify(f, &events), BW_OK);
-        assert_int_equal(events, cut == last ? 3 : 4); /* two whole ones, the note of the cut, the new one */
+        assert_int_equal(
+            events,
+            cut == last ? 3 : 4); /* two whole ones, the note of the cut, the new one */
     }
     /* A whole but wrong last line is no torn tail. */
     char *bad = bw_arena_alloc(f->ctx, whole.len);
@@ -195,7 +200,8 @@ static void test_audit_verify__finds_500_mutations(void **state)
         size_t flip = rnd_below(&r, whole.len);
         for (size_t k = 0; k < n; k++) {
             size_t pick = k;
-            if (kind == 1 && k == i && k + 1 < n) /* drop (not the last: that is --expect's) */
+            if (kind == 1 && k == i &&
+                k + 1 < n) /* drop (not the last: that is --expect's) */
                 continue;
             if (kind == 2 && (k == i || k == j)) /* swap */
                 pick = k == i ? j : i;
@@ -210,7 +216,8 @@ static void test_audit_verify__finds_500_mutations(void **state)
         spill(f, 1, bw_buf_view(&b));
         bw_buf_clear(&b);
         if (verify(f, &events) != BW_ECORRUPT)
-            fail_msg("mutation %u at %zu was not found", kind, kind == 0 || kind == 4 ? flip : i);
+            fail_msg("mutation %u at %zu was not found", kind,
+                     kind == 0 || kind == 4 ? flip : i);
     }
 }
 
@@ -223,13 +230,15 @@ static void test_audit_query__filters_and_pages(void **state)
     bw_json *list;
     assert_int_equal(bw_audit_open(f->ctx, f->dir, 2000, &a), BW_OK);
     write_some(f, a, 30, false);
-    bw_audit_filter filter = {.has_after = true, .limit = 4, .principal = BW_STR("ana")};
+    bw_audit_filter filter = {
+        .has_after = true, .limit = 4, .principal = BW_STR("ana")};
     for (int pages = 0; pages < 10; pages++) {
         bw_buf_clear(&b);
         bw_buf_putc(&b, '[');
         assert_int_equal(bw_audit_query(f->ctx, a, &filter, &b, &next), BW_OK);
         bw_buf_putc(&b, ']');
-        assert_int_equal(bw_json_parse(f->ctx, bw_buf_view(&b), BW_JSON_REQUEST, &list), BW_OK);
+        assert_int_equal(bw_json_parse(f->ctx, bw_buf_view(&b), BW_JSON_REQUEST, &list),
+                         BW_OK);
         assert_true(list->count <= 4);
         found += list->count;
         if (!next)
@@ -242,7 +251,8 @@ static void test_audit_query__filters_and_pages(void **state)
     bw_buf_putc(&b, '[');
     assert_int_equal(bw_audit_query(f->ctx, a, &filter, &b, &next), BW_OK);
     bw_buf_putc(&b, ']');
-    assert_int_equal(bw_json_parse(f->ctx, bw_buf_view(&b), BW_JSON_REQUEST, &list), BW_OK);
+    assert_int_equal(bw_json_parse(f->ctx, bw_buf_view(&b), BW_JSON_REQUEST, &list),
+                     BW_OK);
     assert_int_equal(list->count, 5);
     assert_int_equal(bw_json_get(list->child, "seq")->mag, 26);
     bw_buf_clear(&b);
@@ -308,13 +318,19 @@ int main(void)
 {
     bw_log_set_level(BW_LOG_ERROR); /* every cut tail is a warning */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_audit__chains_over_restarts_and_files, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_audit__chains_over_restarts_and_files,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(test_audit__lines_parse_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_audit__cuts_every_torn_tail, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_audit_verify__finds_500_mutations, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_audit_query__filters_and_pages, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_audit__threads_share_syncs_and_rotation, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_audit__missing_file_is_found, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_audit__cuts_every_torn_tail, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_audit_verify__finds_500_mutations, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_audit_query__filters_and_pages, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_audit__threads_share_syncs_and_rotation,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(test_audit__missing_file_is_found, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests_name("server/audit", tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The gate without sockets: forms of errors, default deny, no entry no service, purposes. */
+/* The gate without sockets: forms of errors, default deny, no entry no service,
+ * purposes. */
 #include <server/files.h>
 #include <server/gate.h>
 
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
 #include <cmocka.h>
 
 typedef struct fixture {
@@ -18,9 +20,9 @@ typedef struct fixture {
     char dir[64];
 } fixture;
 
-static int runs;           /* of the handler below */
-static bw_status fail_as;  /* what it returns */
-static int fail_status;    /* what it sets */
+static int runs;          /* of the handler below */
+static bw_status fail_as; /* what it returns */
+static int fail_status;   /* what it sets */
 
 static bw_status handle(bw_request *r, bw_response *out)
 {
@@ -31,7 +33,8 @@ static bw_status handle(bw_request *r, bw_response *out)
         out->headers[0][0] = "X-Half";
         out->headers[0][1] = "1";
         out->nheaders = 1;
-        return bw_fail_at(r->ctx, fail_as, "/field", "what went wrong: \"%s\"", "\xC3\xA9\n");
+        return bw_fail_at(r->ctx, fail_as, "/field", "what went wrong: \"%s\"",
+                          "\xC3\xA9\n");
     }
     bw_buf_puts(&out->body, r->caller && r->caller->purpose.len ? "purpose" : "ok");
     return BW_OK;
@@ -58,7 +61,8 @@ static int setup(void **state)
     assert_int_equal(bw_audit_open(f->ctx, f->dir, 1 << 20, &s->audit), BW_OK);
     assert_int_equal(bw_config_parse(f->ctx, BW_STR(""), NULL, 0, &s->config), BW_OK);
     s->config.dev = true;
-    s->dev_caller = (bw_caller){.principal = {.id = BW_STR("dev"), .tenant = BW_STR("dev")}, .open = true};
+    s->dev_caller = (bw_caller){
+        .principal = {.id = BW_STR("dev"), .tenant = BW_STR("dev")}, .open = true};
     s->tables[0] = routes;
     runs = 0;
     fail_as = BW_OK;
@@ -83,7 +87,8 @@ typedef struct asked {
     char body[600], type[40];
 } asked;
 
-static asked ask_with(fixture *f, const char *method, const char *path, bw_gate_input in)
+static asked ask_with(fixture *f, const char *method, const char *path,
+                      bw_gate_input in)
 {
     bw_ctx *ctx = bw_ctx_new(0);
     bw_response out = {0};
@@ -94,8 +99,10 @@ static asked ask_with(fixture *f, const char *method, const char *path, bw_gate_
     in.query = in.query.ptr ? in.query : BW_STR("");
     bw_gate_serve(&f->server, &in, &out);
     a.status = out.status ? out.status : 200;
-    (void)snprintf(a.body, sizeof a.body, "%.*s", (int)out.body.len, out.body.len ? out.body.ptr : "");
-    (void)snprintf(a.type, sizeof a.type, "%s", out.content_type ? out.content_type : "application/json");
+    (void)snprintf(a.body, sizeof a.body, "%.*s", (int)out.body.len,
+                   out.body.len ? out.body.ptr : "");
+    (void)snprintf(a.type, sizeof a.type, "%s",
+                   out.content_type ? out.content_type : "application/json");
     if (a.status != 200)
         assert_int_equal(out.nheaders, 0);
     bw_buf_clear(&out.body);
@@ -123,24 +130,35 @@ static void test_gate__error_forms(void **state)
         bw_status status;
         int http;
         const char *code;
-    } rows[] = {{BW_EINVALID, 400, "invalid"},   {BW_ENOTFOUND, 404, "not_found"}, {BW_EEXISTS, 409, "exists"},
-                {BW_ECONFLICT, 409, "conflict"}, {BW_EDENIED, 451, "denied"},      {BW_ETIMEOUT, 408, "timeout"},
-                {BW_EUNAVAILABLE, 503, "unavailable"}, {BW_ENOMEM, 503, "out_of_memory"},
-                {BW_ENOSPACE, 507, "disk_full"}, {BW_ECORRUPT, 500, "internal"},   {BW_EIO, 500, "internal"},
+    } rows[] = {{BW_EINVALID, 400, "invalid"},
+                {BW_ENOTFOUND, 404, "not_found"},
+                {BW_EEXISTS, 409, "exists"},
+                {BW_ECONFLICT, 409, "conflict"},
+                {BW_EDENIED, 451, "denied"},
+                {BW_ETIMEOUT, 408, "timeout"},
+                {BW_EUNAVAILABLE, 503, "unavailable"},
+                {BW_ENOMEM, 503, "out_of_memory"},
+                {BW_ENOSPACE, 507, "disk_full"},
+                {BW_ECORRUPT, 500, "internal"},
+                {BW_EIO, 500, "internal"},
                 {BW_EINTERNAL, 500, "internal"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char want[200];
         fail_as = rows[i].status;
         fail_status = 0;
-        const char *text = rows[i].http == 500 ? "Service internal error" : "what went wrong: \\\"\xC3\xA9 \\\"";
+        const char *text = rows[i].http == 500 ? "Service internal error"
+                                               : "what went wrong: \\\"\xC3\xA9 \\\"";
         asked a = ask(f, "GET", "/q");
         assert_int_equal(a.status, rows[i].http);
-        (void)snprintf(want, sizeof want, "{\"status\":{\"error\":\"%s\"},\"time\":0.0}", text);
+        (void)snprintf(want, sizeof want,
+                       "{\"status\":{\"error\":\"%s\"},\"time\":0.0}", text);
         assert_string_equal(a.body, want);
         a = ask(f, "GET", "/v1/x");
         assert_int_equal(a.status, rows[i].http);
-        (void)snprintf(want, sizeof want, "{\"error\":{\"code\":\"%s\",\"message\":\"%s\",\"pointer\":\"/field\"}}",
-                       rows[i].code, text);
+        (void)snprintf(
+            want, sizeof want,
+            "{\"error\":{\"code\":\"%s\",\"message\":\"%s\",\"pointer\":\"/field\"}}",
+            rows[i].code, text);
         assert_string_equal(a.body, want);
         fail_status = 422; /* a handler may choose */
         assert_int_equal(ask(f, "GET", "/q").status, 422);
@@ -172,9 +190,11 @@ static void test_gate__default_deny(void **state)
 static void test_gate__open_paths_are_exact(void **state)
 {
     fixture *f = *state;
-    static const char *const open[] = {"/", "/healthz", "/livez", "/readyz", "/readyz/"};
-    static const char *const shut[] = {"", "//", "/healthz//", "/Healthz", "/healthz/x", "/health", "/%2f", "/./", "/odd",
-                                       "/collections", "/healthz%2f", "x"};
+    static const char *const open[] = {"/", "/healthz", "/livez", "/readyz",
+                                       "/readyz/"};
+    static const char *const shut[] = {
+        "",     "//",  "/healthz//", "/Healthz",     "/healthz/x",  "/health",
+        "/%2f", "/./", "/odd",       "/collections", "/healthz%2f", "x"};
     for (size_t i = 0; i < sizeof open / sizeof open[0]; i++) {
         assert_true(bw_gate_is_open(&f->server, BW_STR("GET"), bw_str_c(open[i])));
         assert_false(bw_gate_is_open(&f->server, BW_STR("HEAD"), bw_str_c(open[i])));
@@ -187,11 +207,17 @@ static void test_gate__open_paths_are_exact(void **state)
 static void test_gate__purposes_and_safeguards(void **state)
 {
     fixture *f = *state;
-    static const bw_str purposes[] = {{"analysis", 8}, {"payroll", 7}}, safeguards[] = {{"scc", 3}, {"tia", 3}};
-    bw_key_record key = {.id = BW_STR("000000000000"), .principal = BW_STR("ana"), .tenant = BW_STR("acme"),
-                         .seat = BW_STR("FR"), .purposes = {purposes, 2}, .safeguards = {safeguards, 2}};
+    static const bw_str purposes[] = {{"analysis", 8}, {"payroll", 7}},
+                        safeguards[] = {{"scc", 3}, {"tia", 3}};
+    bw_key_record key = {.id = BW_STR("000000000000"),
+                         .principal = BW_STR("ana"),
+                         .tenant = BW_STR("acme"),
+                         .seat = BW_STR("FR"),
+                         .purposes = {purposes, 2},
+                         .safeguards = {safeguards, 2}};
     bw_gate_input in = {.key = &key};
-    assert_string_equal(ask_with(f, "GET", "/q", in).body, "ok"); /* no default: no purpose */
+    assert_string_equal(ask_with(f, "GET", "/q", in).body,
+                        "ok"); /* no default: no purpose */
     in.purpose = BW_STR("payroll");
     assert_string_equal(ask_with(f, "GET", "/q", in).body, "purpose");
     in.purpose = BW_STR("marketing");
@@ -214,8 +240,15 @@ static void test_gate__query_and_timeout(void **state)
     static const struct {
         const char *query;
         int status;
-    } rows[] = {{"timeout=1", 200}, {"timeout=0", 400}, {"timeout=x", 400}, {"timeout=", 400}, {"a=1&a=1", 400},
-                {"a=%00", 400}, {"a", 200}, {"timeout=99999999999999999999", 400}, {"timeout=100000", 200}};
+    } rows[] = {{"timeout=1", 200},
+                {"timeout=0", 400},
+                {"timeout=x", 400},
+                {"timeout=", 400},
+                {"a=1&a=1", 400},
+                {"a=%00", 400},
+                {"a", 200},
+                {"timeout=99999999999999999999", 400},
+                {"timeout=100000", 200}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         bw_gate_input in = {.query = bw_str_c(rows[i].query)};
         asked a = ask_with(f, "GET", "/q", in);
@@ -280,11 +313,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_gate__error_forms, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gate__default_deny, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_gate__open_paths_are_exact, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_gate__purposes_and_safeguards, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_gate__open_paths_are_exact, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_gate__purposes_and_safeguards, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_gate__query_and_timeout, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_gate__one_event_a_request_two_for_writes, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_gate__no_entry_no_service, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_gate__one_event_a_request_two_for_writes,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(test_gate__no_entry_no_service, setup,
+                                        teardown),
         cmocka_unit_test(test_gate__head_of_error_family),
     };
     return cmocka_run_group_tests_name("server/gate", tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
+
 #include <cmocka.h>
 
 static int check(const char *lines, bool dev, bw_guarded *g)
@@ -25,27 +26,45 @@ static void test_guard__counts_headers(void **state)
 {
     bw_guarded g;
     (void)state;
-    static const char *const good[] = {
-        "Host:a", "host:a\ncontent-length:5", "Host:a\nTransfer-Encoding:chunked",
-        "Host:a\nAuthorization:Bearer x\napi-key:y", "Host:a\nTransfer-Encoding:CHUNKED",
-        "Host:a\nContent-Length:000"};
+    static const char *const good[] = {"Host:a",
+                                       "host:a\ncontent-length:5",
+                                       "Host:a\nTransfer-Encoding:chunked",
+                                       "Host:a\nAuthorization:Bearer x\napi-key:y",
+                                       "Host:a\nTransfer-Encoding:CHUNKED",
+                                       "Host:a\nContent-Length:000"};
     static const char *const bad[] = {
-        "", "X:1", "Host:a\nHost:a", "Host:a\nHOST:b", "Host:a\nContent-Length:1\nContent-Length:1",
-        "Host:a\nContent-Length:1\nTransfer-Encoding:chunked", "Host:a\nTransfer-Encoding:gzip",
-        "Host:a\nTransfer-Encoding:chunked, chunked", "Host:a\nTransfer-Encoding:chunked\nTransfer-Encoding:chunked",
-        "Host:a\nTransfer-Encoding: chunked", "Host:a\nContent-Length:", "Host:a\nContent-Length:-1",
-        "Host:a\nContent-Length:+1", "Host:a\nContent-Length:0x1", "Host:a\nContent-Length:1 ",
-        "Host:a\nContent-Length:9999999999999999999", "Host:a\nAuthorization:a\nAuthorization:a",
-        "Host:a\napi-key:a\nAPI-KEY:a", "Host:a\nX y:1", "Host:a\nX:\x01", "Host:a\nX:a\rb"};
+        "",
+        "X:1",
+        "Host:a\nHost:a",
+        "Host:a\nHOST:b",
+        "Host:a\nContent-Length:1\nContent-Length:1",
+        "Host:a\nContent-Length:1\nTransfer-Encoding:chunked",
+        "Host:a\nTransfer-Encoding:gzip",
+        "Host:a\nTransfer-Encoding:chunked, chunked",
+        "Host:a\nTransfer-Encoding:chunked\nTransfer-Encoding:chunked",
+        "Host:a\nTransfer-Encoding: chunked",
+        "Host:a\nContent-Length:",
+        "Host:a\nContent-Length:-1",
+        "Host:a\nContent-Length:+1",
+        "Host:a\nContent-Length:0x1",
+        "Host:a\nContent-Length:1 ",
+        "Host:a\nContent-Length:9999999999999999999",
+        "Host:a\nAuthorization:a\nAuthorization:a",
+        "Host:a\napi-key:a\nAPI-KEY:a",
+        "Host:a\nX y:1",
+        "Host:a\nX:\x01",
+        "Host:a\nX:a\rb"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         assert_int_equal(check(good[i], false, &g), 0);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(check(bad[i], false, &g), 400);
-    assert_int_equal(check("Host:a\ncontent-length:17\nx-bailiwick-purpose:p", false, &g), 0);
+    assert_int_equal(
+        check("Host:a\ncontent-length:17\nx-bailiwick-purpose:p", false, &g), 0);
     assert_true(g.has_length && !g.chunked);
     assert_int_equal(g.content_length, 17);
     assert_true(bw_str_is(g.purpose, "p") && !g.gate_header_twice);
-    assert_int_equal(check("Host:a\nx-bailiwick-purpose:p\nX-Bailiwick-Purpose:q", false, &g), 0);
+    assert_int_equal(
+        check("Host:a\nx-bailiwick-purpose:p\nX-Bailiwick-Purpose:q", false, &g), 0);
     assert_true(g.gate_header_twice);
 }
 
@@ -66,13 +85,20 @@ static void test_guard__dev_knows_this_machine_only(void **state)
 {
     bw_guarded g;
     (void)state;
-    static const char *const good[] = {"Host:127.0.0.1", "Host:localhost:1", "Host:[::1]:65535",
+    static const char *const good[] = {"Host:127.0.0.1", "Host:localhost:1",
+                                       "Host:[::1]:65535",
                                        "Host:LocalHost\nOrigin:http://localhost:3000"};
-    static const char *const bad[] = {"Host:127.0.0.2", "Host:localhost.evil", "Host:localhost:", "Host:localhost:x",
-                                      "Host:localhost:65536", "Host:localhost\nOrigin:null", "Host:[::1",
-                                      "Host:localhost\nOrigin:http://evil",
-                                      "Host:localhost\nOrigin:http://localhost\nOrigin:http://localhost",
-                                      "Host:localhost\nOrigin:http://localhost.evil"};
+    static const char *const bad[] = {
+        "Host:127.0.0.2",
+        "Host:localhost.evil",
+        "Host:localhost:",
+        "Host:localhost:x",
+        "Host:localhost:65536",
+        "Host:localhost\nOrigin:null",
+        "Host:[::1",
+        "Host:localhost\nOrigin:http://evil",
+        "Host:localhost\nOrigin:http://localhost\nOrigin:http://localhost",
+        "Host:localhost\nOrigin:http://localhost.evil"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         assert_int_equal(check(good[i], true, &g), 0);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
@@ -85,14 +111,18 @@ static void test_guard__targets(void **state)
     bw_guarded g;
     const char *why;
     (void)state;
-    static const char *const bad[] = {"", "*", "http://a/", "x", "/a b", "/a#b", "/a\x7f", "/\x01"};
+    static const char *const bad[] = {"",     "*",    "http://a/", "x",
+                                      "/a b", "/a#b", "/a\x7f",    "/\x01"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_int_equal(bw_guard_check(&host, 1, BW_STR("HTTP/1.1"), bw_str_c(bad[i]), false, &g, &why), 400);
+        assert_int_equal(bw_guard_check(&host, 1, BW_STR("HTTP/1.1"), bw_str_c(bad[i]),
+                                        false, &g, &why),
+                         400);
 }
 
 /* ---- paths ---- */
 
-static bw_status path(bw_ctx *ctx, const char *raw, const char *prefix, bw_uri_path *out)
+static bw_status path(bw_ctx *ctx, const char *raw, const char *prefix,
+                      bw_uri_path *out)
 {
     return bw_uri_path_parse(ctx, bw_str_c(raw), bw_str_c(prefix), out);
 }
@@ -113,11 +143,13 @@ static void test_uri__splits_before_it_decodes(void **state)
     assert_int_equal(p.n, 1);
     assert_int_equal(path(ctx, "/base", "/base", &p), BW_OK);
     assert_int_equal(p.n, 0);
-    static const char *const invalid[] = {"x", "", "/%", "/%4", "/%4g", "/%00", "/a%00", "/%0a", "/%7f", "/.", "/..",
-                                          "/a/%2e%2e/b", "/%2E", "/%ff", "/%c0%80", "/%ed%a0%80"};
+    static const char *const invalid[] = {
+        "x",    "",   "/%",  "/%4",         "/%4g", "/%00", "/a%00",   "/%0a",
+        "/%7f", "/.", "/..", "/a/%2e%2e/b", "/%2E", "/%ff", "/%c0%80", "/%ed%a0%80"};
     for (size_t i = 0; i < sizeof invalid / sizeof invalid[0]; i++)
         assert_int_equal(path(ctx, invalid[i], "", &p), BW_EINVALID);
-    static const char *const absent[] = {"//", "/a//b", "//a", "/a//", "/1/2/3/4/5/6/7/8/9/10/11/12/13"};
+    static const char *const absent[] = {"//", "/a//b", "//a", "/a//",
+                                         "/1/2/3/4/5/6/7/8/9/10/11/12/13"};
     for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
         assert_int_equal(path(ctx, absent[i], "", &p), BW_ENOTFOUND);
     assert_int_equal(path(ctx, "/basement", "/base", &p), BW_ENOTFOUND);
@@ -131,20 +163,23 @@ static void test_uri__query(void **state)
     const bw_param *p;
     size_t n;
     (void)state;
-    assert_int_equal(bw_uri_query_parse(ctx, BW_STR("a=1&b=x+y%2B&c&&d="), &p, &n), BW_OK);
+    assert_int_equal(bw_uri_query_parse(ctx, BW_STR("a=1&b=x+y%2B&c&&d="), &p, &n),
+                     BW_OK);
     assert_int_equal(n, 4);
     assert_true(bw_str_is(p[0].name, "a") && bw_str_is(p[0].value, "1"));
     assert_true(bw_str_is(p[1].value, "x y+"));
     assert_true(bw_str_is(p[2].name, "c") && p[2].value.len == 0);
     static const char *const bad[] = {"a=1&a=2", "a=%00", "a=%zz", "a=%ff", "a&a"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_int_equal(bw_uri_query_parse(ctx, bw_str_c(bad[i]), &p, &n), BW_EINVALID);
+        assert_int_equal(bw_uri_query_parse(ctx, bw_str_c(bad[i]), &p, &n),
+                         BW_EINVALID);
     char many[BW_URI_PARAMS_MAX * 8] = "";
     for (int i = 0; i <= BW_URI_PARAMS_MAX; i++) {
         char one[16];
         (void)snprintf(one, sizeof one, "k%d&", i);
         strcat(many, one);
-        assert_int_equal(bw_uri_query_parse(ctx, bw_str_c(many), &p, &n), i < BW_URI_PARAMS_MAX ? BW_OK : BW_EINVALID);
+        assert_int_equal(bw_uri_query_parse(ctx, bw_str_c(many), &p, &n),
+                         i < BW_URI_PARAMS_MAX ? BW_OK : BW_EINVALID);
     }
     bw_ctx_free(ctx);
 }
@@ -159,30 +194,35 @@ static bw_status nothing(bw_request *r, bw_response *o)
 static void test_route__literals_win(void **state)
 {
     bw_ctx *ctx = bw_ctx_new(0);
-    static const bw_route one[] = {{.method = "GET", .pattern = "/c/{}", .handler = nothing},
-                                   {.method = "GET", .pattern = "/c/{}/p/{}", .handler = nothing},
-                                   {.method = "GET", .pattern = "/", .handler = nothing},
-                                   {.method = NULL}};
-    static const bw_route two[] = {{.method = "GET", .pattern = "/c/x", .handler = nothing},
-                                   {.method = "POST", .pattern = "/c/{}", .handler = nothing},
-                                   {.method = "GET", .pattern = "/c/{}/p/q", .handler = nothing},
-                                   {.method = NULL}};
+    static const bw_route one[] = {
+        {.method = "GET", .pattern = "/c/{}", .handler = nothing},
+        {.method = "GET", .pattern = "/c/{}/p/{}", .handler = nothing},
+        {.method = "GET", .pattern = "/", .handler = nothing},
+        {.method = NULL}};
+    static const bw_route two[] = {
+        {.method = "GET", .pattern = "/c/x", .handler = nothing},
+        {.method = "POST", .pattern = "/c/{}", .handler = nothing},
+        {.method = "GET", .pattern = "/c/{}/p/q", .handler = nothing},
+        {.method = NULL}};
     static const bw_route *const tables[] = {one, two, NULL};
     static const struct {
         const char *method, *path;
         const bw_route *want;
         size_t nargs;
-    } rows[] = {{"GET", "/c/x", &two[0], 0}, {"GET", "/c/y", &one[0], 1}, {"POST", "/c/x", &two[1], 1},
-                {"GET", "/c/x/p/q", &two[2], 1}, {"GET", "/c/x/p/r", &one[1], 2}, {"GET", "/", &one[2], 0},
-                {"HEAD", "/c/x", NULL, 0}, {"get", "/c/x", NULL, 0}, {"GET", "/C/x", NULL, 0},
-                {"GET", "/c", NULL, 0}, {"GET", "/c/x/p", NULL, 0}, {"GET", "/c/x/p/q/r", NULL, 0}};
+    } rows[] = {{"GET", "/c/x", &two[0], 0},     {"GET", "/c/y", &one[0], 1},
+                {"POST", "/c/x", &two[1], 1},    {"GET", "/c/x/p/q", &two[2], 1},
+                {"GET", "/c/x/p/r", &one[1], 2}, {"GET", "/", &one[2], 0},
+                {"HEAD", "/c/x", NULL, 0},       {"get", "/c/x", NULL, 0},
+                {"GET", "/C/x", NULL, 0},        {"GET", "/c", NULL, 0},
+                {"GET", "/c/x/p", NULL, 0},      {"GET", "/c/x/p/q/r", NULL, 0}};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         bw_uri_path p;
         bw_str args[4];
         size_t n = 0;
         assert_int_equal(path(ctx, rows[i].path, "", &p), BW_OK);
-        assert_ptr_equal(bw_route_find(tables, bw_str_c(rows[i].method), &p, args, &n), rows[i].want);
+        assert_ptr_equal(bw_route_find(tables, bw_str_c(rows[i].method), &p, args, &n),
+                         rows[i].want);
         assert_int_equal(n, rows[i].nargs);
     }
     bw_ctx_free(ctx);

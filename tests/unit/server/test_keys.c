@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
 #include <cmocka.h>
 
 typedef struct fixture {
@@ -60,10 +61,11 @@ static bw_key_record parse(fixture *f, const char *json)
     return r;
 }
 
-static const char ana[] = "{\"principal\":\"ana\",\"tenant\":\"acme\",\"seat\":\"FR\",\"clearance\":3,"
-                          "\"roles\":[\"editor\"],\"purposes\":[\"payroll\",\"analysis\",\"payroll\"],"
-                          "\"default_purpose\":\"payroll\",\"safeguards\":[\"tia\",\"scc\"],"
-                          "\"labels\":{\"regimes\":[\"gdpr\"]}}";
+static const char ana[] =
+    "{\"principal\":\"ana\",\"tenant\":\"acme\",\"seat\":\"FR\",\"clearance\":3,"
+    "\"roles\":[\"editor\"],\"purposes\":[\"payroll\",\"analysis\",\"payroll\"],"
+    "\"default_purpose\":\"payroll\",\"safeguards\":[\"tia\",\"scc\"],"
+    "\"labels\":{\"regimes\":[\"gdpr\"]}}";
 
 static void test_keys_add__is_kept_and_verified(void **state)
 {
@@ -85,9 +87,12 @@ static void test_keys_add__is_kept_and_verified(void **state)
     for (size_t i = 0; i < BW_KEY_TEXT; i++) { /* no other spelling passes */
         memcpy(wrong, text, sizeof wrong);
         wrong[i] = wrong[i] == 'A' ? 'B' : 'A';
-        assert_int_equal(bw_keys_verify(f->ctx, f->keys, bw_str_c(wrong), &got), BW_EDENIED);
+        assert_int_equal(bw_keys_verify(f->ctx, f->keys, bw_str_c(wrong), &got),
+                         BW_EDENIED);
     }
-    assert_int_equal(bw_keys_verify(f->ctx, f->keys, (bw_str){text, BW_KEY_TEXT - 1}, &got), BW_EDENIED);
+    assert_int_equal(
+        bw_keys_verify(f->ctx, f->keys, (bw_str){text, BW_KEY_TEXT - 1}, &got),
+        BW_EDENIED);
     assert_int_equal(bw_keys_verify(f->ctx, f->keys, BW_STR(""), &got), BW_EDENIED);
 }
 
@@ -98,7 +103,9 @@ static void test_keys__file_holds_no_key(void **state)
     char text[BW_KEY_TEXT + 1], id[BW_KEY_ID + 1];
     bw_str file;
     assert_int_equal(bw_keys_add(f->ctx, f->keys, &r, text, id), BW_OK);
-    assert_int_equal(bw_file_read(f->ctx, bw_path_join(f->ctx, f->dir, "keys.json"), 1 << 20, &file), BW_OK);
+    assert_int_equal(
+        bw_file_read(f->ctx, bw_path_join(f->ctx, f->dir, "keys.json"), 1 << 20, &file),
+        BW_OK);
     assert_null(memmem(file.ptr, file.len, text + 4 + BW_KEY_ID, 20));
     assert_non_null(memmem(file.ptr, file.len, id, BW_KEY_ID));
 }
@@ -107,16 +114,19 @@ static void test_keys_revoke__lasts(void **state)
 {
     fixture *f = *state;
     bw_key_record r = parse(f, ana), got;
-    char a[BW_KEY_TEXT + 1], b[BW_KEY_TEXT + 1], id_a[BW_KEY_ID + 1], id_b[BW_KEY_ID + 1];
+    char a[BW_KEY_TEXT + 1], b[BW_KEY_TEXT + 1], id_a[BW_KEY_ID + 1],
+        id_b[BW_KEY_ID + 1];
     const bw_key_record *list;
     size_t n;
     assert_int_equal(bw_keys_add(f->ctx, f->keys, &r, a, id_a), BW_OK);
     assert_int_equal(bw_keys_add(f->ctx, f->keys, &r, b, id_b), BW_OK);
     assert_int_equal(bw_keys_revoke(f->ctx, f->keys, bw_str_c(id_a)), BW_OK);
     assert_int_equal(bw_keys_revoke(f->ctx, f->keys, bw_str_c(id_a)), BW_OK);
-    assert_int_equal(bw_keys_revoke(f->ctx, f->keys, BW_STR("000000000000")), BW_ENOTFOUND);
+    assert_int_equal(bw_keys_revoke(f->ctx, f->keys, BW_STR("000000000000")),
+                     BW_ENOTFOUND);
     for (int again = 0; again < 2; again++) {
-        assert_int_equal(bw_keys_verify(f->ctx, f->keys, bw_str_c(a), &got), BW_EDENIED);
+        assert_int_equal(bw_keys_verify(f->ctx, f->keys, bw_str_c(a), &got),
+                         BW_EDENIED);
         assert_int_equal(bw_keys_verify(f->ctx, f->keys, bw_str_c(b), &got), BW_OK);
         assert_int_equal(bw_keys_list(f->ctx, f->keys, &list, &n), BW_OK);
         assert_int_equal(n, 2);
@@ -129,20 +139,27 @@ static void test_keys_record__refuses(void **state)
 {
     fixture *f = *state;
     static const char *const bad[] = {
-        "[]", "{}", "{\"principal\":\"a\",\"tenant\":\"t\"}", "{\"principal\":\"\",\"tenant\":\"t\",\"seat\":\"FR\"}",
-        "{\"principal\":\"a b\",\"tenant\":\"t\",\"seat\":\"FR\"}", "{\"principal\":\"a\\\"\",\"tenant\":\"t\",\"seat\":\"FR\"}",
+        "[]",
+        "{}",
+        "{\"principal\":\"a\",\"tenant\":\"t\"}",
+        "{\"principal\":\"\",\"tenant\":\"t\",\"seat\":\"FR\"}",
+        "{\"principal\":\"a b\",\"tenant\":\"t\",\"seat\":\"FR\"}",
+        "{\"principal\":\"a\\\"\",\"tenant\":\"t\",\"seat\":\"FR\"}",
         "{\"principal\":\"a\",\"tenant\":\"t\",\"seat\":\"FR\",\"clearance\":6}",
         "{\"principal\":\"a\",\"tenant\":\"t\",\"seat\":\"FR\",\"clearance\":-1}",
         "{\"principal\":\"a\",\"tenant\":\"t\",\"seat\":\"FR\",\"extra\":1}",
-        "{\"principal\":\"a\",\"tenant\":\"t\",\"seat\":\"FR\",\"id\":\"000000000000\"}",
+        "{\"principal\":\"a\",\"tenant\":\"t\",\"seat\":\"FR\",\"id\":"
+        "\"000000000000\"}",
         "{\"principal\":\"a\",\"tenant\":\"t\",\"seat\":\"FR\",\"roles\":\"admin\"}",
         "{\"principal\":\"a\",\"tenant\":\"t\",\"seat\":\"FR\",\"roles\":[1]}",
         "{\"principal\":\"a\",\"tenant\":\"t\",\"seat\":\"FR\",\"labels\":[]}",
-        "{\"principal\":\"a\",\"tenant\":\"t\",\"seat\":\"FR\",\"default_purpose\":\"x\"}"};
+        "{\"principal\":\"a\",\"tenant\":\"t\",\"seat\":\"FR\",\"default_purpose\":"
+        "\"x\"}"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         bw_json *v;
         bw_key_record r;
-        assert_int_equal(bw_json_parse(f->ctx, bw_str_c(bad[i]), BW_JSON_REQUEST, &v), BW_OK);
+        assert_int_equal(bw_json_parse(f->ctx, bw_str_c(bad[i]), BW_JSON_REQUEST, &v),
+                         BW_OK);
         assert_int_equal(bw_key_record_parse(f->ctx, v, &r), BW_EINVALID);
     }
 }
@@ -177,8 +194,9 @@ static void test_config__prints_what_it_reads(void **state)
     bw_config a, b;
     bw_buf one = {0}, two = {0};
     (void)state;
-    bw_str text = BW_STR("# mine\n\n cell.id = par1 \ncell.country=FR\ncell.operator = eucloud\r\n"
-                         "cell.certs = hds , secnumcloud-3.2\nserver.workers = 7\nserver.prefix=/base");
+    bw_str text = BW_STR(
+        "# mine\n\n cell.id = par1 \ncell.country=FR\ncell.operator = eucloud\r\n"
+        "cell.certs = hds , secnumcloud-3.2\nserver.workers = 7\nserver.prefix=/base");
     assert_int_equal(bw_config_parse(ctx, text, NULL, 0, &a), BW_OK);
     assert_true(bw_str_is(a.cell_id, "par1") && bw_str_is(a.cell_operator, "eucloud"));
     assert_int_equal(a.cell_certs.n, 2);
@@ -201,13 +219,23 @@ static void test_config__refuses(void **state)
     bw_ctx *ctx = bw_ctx_new(0);
     bw_config c;
     (void)state;
-    static const char *const bad[] = {"x", "no.such = 1", "server.workers = 257", "server.workers = -1",
-                                      "server.workers = 1k", "server.io_threads = 0", "cell.id =", "cell.id = a b",
-                                      "cell.id = a\ncell.id = b", "server.prefix = base", "server.prefix = /base/",
-                                      "server.tls_cert = x", "server.proxies = example.org",
+    static const char *const bad[] = {"x",
+                                      "no.such = 1",
+                                      "server.workers = 257",
+                                      "server.workers = -1",
+                                      "server.workers = 1k",
+                                      "server.io_threads = 0",
+                                      "cell.id =",
+                                      "cell.id = a b",
+                                      "cell.id = a\ncell.id = b",
+                                      "server.prefix = base",
+                                      "server.prefix = /base/",
+                                      "server.tls_cert = x",
+                                      "server.proxies = example.org",
                                       "limits.body_bytes = 33554433"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_int_equal(bw_config_parse(ctx, bw_str_c(bad[i]), NULL, 0, &c), BW_EINVALID);
+        assert_int_equal(bw_config_parse(ctx, bw_str_c(bad[i]), NULL, 0, &c),
+                         BW_EINVALID);
     bw_ctx_free(ctx);
 }
 
@@ -226,9 +254,14 @@ static void test_config__loopback_or_tls(void **state)
         {"server.listen = [::]:6333", true, false},
         {"server.listen = 192.0.2.1:6333\nserver.proxies = 192.0.2.9", true, false},
         {"server.tls_cert = a\nserver.tls_key = b", true, false},
-        {"cell.country = FR\ncell.operator = o\nserver.listen = 0.0.0.0:6333", false, false},
-        {"cell.country = FR\ncell.operator = o\nserver.listen = 0.0.0.0:1\nserver.proxies = 192.0.2.9", false, true},
-        {"cell.country = FR\ncell.operator = o\nserver.listen = 0.0.0.0:1\nserver.tls_cert=a\nserver.tls_key=b", false, true},
+        {"cell.country = FR\ncell.operator = o\nserver.listen = 0.0.0.0:6333", false,
+         false},
+        {"cell.country = FR\ncell.operator = o\nserver.listen = "
+         "0.0.0.0:1\nserver.proxies = 192.0.2.9",
+         false, true},
+        {"cell.country = FR\ncell.operator = o\nserver.listen = "
+         "0.0.0.0:1\nserver.tls_cert=a\nserver.tls_key=b",
+         false, true},
         {"cell.country = FR\ncell.operator = o", false, true},
         {"cell.country = FR", false, false},
         {"server.listen = example.org:1", true, false},
@@ -238,7 +271,8 @@ static void test_config__loopback_or_tls(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         bw_config c;
-        assert_int_equal(bw_config_parse(ctx, bw_str_c(rows[i].text), NULL, 0, &c), BW_OK);
+        assert_int_equal(bw_config_parse(ctx, bw_str_c(rows[i].text), NULL, 0, &c),
+                         BW_OK);
         c.dev = rows[i].dev;
         assert_int_equal(bw_config_check_serve(ctx, &c) == BW_OK, rows[i].ok);
     }
@@ -248,11 +282,13 @@ static void test_config__loopback_or_tls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_keys_add__is_kept_and_verified, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_keys_add__is_kept_and_verified, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_keys__file_holds_no_key, setup, teardown),
         cmocka_unit_test_setup_teardown(test_keys_revoke__lasts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_keys_record__refuses, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_keys_open__refuses_odd_secrets, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_keys_open__refuses_odd_secrets, setup,
+                                        teardown),
         cmocka_unit_test(test_config__prints_what_it_reads),
         cmocka_unit_test(test_config__refuses),
         cmocka_unit_test(test_config__loopback_or_tls),
