@@ -89,7 +89,7 @@ bw_status bw_collection__new(bw_ctx *ctx, bw_engine *e, const bw_collection_info
     c->engine = e;
     c->uid = uid;
     pthread_mutex_init(&c->write, NULL);
-    pthread_rwlock_init(&c->view, NULL);
+    bw_rwlock_init(&c->view);
     if (!info_copy(info, &c->info)) {
         bw_collection__release(c);
         return bw_fail_nomem(ctx);

@@ -50,6 +50,12 @@ typedef struct bw_block_list { /* by rising ordinal */
     uint32_t n, cap;
 } bw_block_list;
 
+typedef struct bw_id_list { /* living rows in id order */
+    atomic_uint refs;
+    uint32_t n, nrows; /* nrows: of the snapshot that it was made for */
+    uint32_t rows[];
+} bw_id_list;
+
 struct bw_snapshot {
     atomic_uint refs;
     bw_partition *part;
@@ -63,8 +69,9 @@ struct bw_snapshot {
     uint32_t nsegs;
     bw_block_list *vecs; /* nvec; empty for sparse ones */
     bw_index_set *indexes;
-    const bw_row_table *rows;  /* the gen's at the time: valid below nrows */
-    _Atomic(uint32_t *) by_id; /* made by the first reader that asks */
+    const bw_row_table *rows;    /* the gen's at the time: valid below nrows */
+    _Atomic(bw_id_list *) by_id; /* made by the first reader that asks */
+    bw_id_list *older;           /* an earlier snapshot's of this generation, or NULL */
 };
 
 void bw_snapshot_acquire(bw_snapshot *s);
@@ -200,7 +207,8 @@ BW_MUST_USE bw_status bw_partition_tidy(bw_ctx *ctx, bw_partition *p,
 /* seal.c: what the counts of writes ask for, on a drafted snapshot. */
 BW_MUST_USE bw_status bw_snapshot_seal(bw_ctx *ctx, bw_prepared *w);
 /* Waits, without any lock, for the graphs that a write of `more` rows will adopt. */
-BW_MUST_USE bw_status bw_snapshot_await(bw_ctx *ctx, const bw_snapshot *s, uint64_t more);
+BW_MUST_USE bw_status bw_snapshot_await(bw_ctx *ctx, const bw_snapshot *s,
+                                        uint64_t more);
 /* A complete matrix and block of the living rows among refs (rising). */
 BW_MUST_USE bw_status bw_snapshot_gather(bw_ctx *ctx, const bw_snapshot *s,
                                          uint32_t vec, const bw_block_ref *refs,

@@ -178,9 +178,7 @@ bw_gen *bw_gen_new(const bw_vector_spec *specs, uint32_t nvec)
     for (uint32_t v = 0; good && v < nvec; v++)
         if (specs[v].sparse && !(g->sparse[v] = bw_sparse_new()))
             good = false;
-    if (pthread_rwlock_init(&g->index_lock, NULL) != 0) {
-        good = false; /* glibc's cannot fail; nothing to destroy then */
-    }
+    bw_rwlock_init(&g->index_lock);
     if (!good) {
         bw_gen_release(g);
         return NULL;

@@ -14,6 +14,17 @@
 
 enum { BW_ROW_NONE = UINT32_MAX };
 
+/* glibc's default lets readers that overlap keep a writer out for ever. No thread here
+ * takes one of these twice. */
+static inline void bw_rwlock_init(pthread_rwlock_t *lock)
+{
+    pthread_rwlockattr_t attr;
+    pthread_rwlockattr_init(&attr);
+    pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    pthread_rwlock_init(lock, &attr);
+    pthread_rwlockattr_destroy(&attr);
+}
+
 /* ---- vectors ---- */
 
 struct bw_build; /* build.h */

@@ -4,6 +4,12 @@
 
 #include <stdlib.h>
 
+static void id_list_release(bw_id_list *l)
+{
+    if (l && atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) == 1)
+        bw_free(l);
+}
+
 void bw_snapshot_acquire(bw_snapshot *s)
 {
     atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
@@ -21,7 +27,8 @@ void bw_snapshot_release(bw_snapshot *s)
     bw_free(s->vecs);
     bw_free(s->segs);
     bw_index_set_release(s->indexes);
-    bw_free(atomic_load_explicit(&s->by_id, memory_order_acquire));
+    id_list_release(atomic_load_explicit(&s->by_id, memory_order_acquire));
+    id_list_release(s->older);
     bw_bitmap_free(&s->live);
     bw_gen_release(s->gen);
     bw_partition_release(s->part);
@@ -87,6 +94,11 @@ bw_status bw_snapshot_draft(bw_ctx *ctx, const bw_snapshot *s, uint32_t nrows,
     d->indexes = s->indexes;
     bw_index_set_acquire(d->indexes);
     d->rows = bw_gen_rows(s->gen);
+    d->older = atomic_load_explicit(&s->by_id, memory_order_acquire);
+    if (!d->older)
+        d->older = s->older;
+    if (d->older)
+        atomic_fetch_add_explicit(&d->older->refs, 1, memory_order_relaxed);
     for (uint32_t v = 0; v < s->part->nvec; v++) {
         for (uint32_t i = 0; i < s->vecs[v].n; i++) {
             bw_block_ref ref = s->vecs[v].items[i];
@@ -306,36 +318,73 @@ static int by_id_cmp(const void *a, const void *b, void *arg)
     return bw_point_id_cmp(&ids[*(const uint32_t *)a], &ids[*(const uint32_t *)b]);
 }
 
+/* The living rows from `from` on, sorted, appended to l. */
+static void sort_rows(const bw_snapshot *s, uint32_t from, bw_id_list *l)
+{
+    uint32_t start = l->n;
+    bool sorted = true;
+    for (size_t i = bw_bitmap_next(&s->live, from); i < s->nrows;
+         i = bw_bitmap_next(&s->live, i + 1)) {
+        if (l->n > start)
+            sorted = sorted && bw_point_id_cmp(&s->rows->ids[l->rows[l->n - 1]],
+                                               &s->rows->ids[i]) < 0;
+        l->rows[l->n++] = (uint32_t)i;
+    }
+    if (!sorted)
+        qsort_r(l->rows + start, l->n - start, sizeof *l->rows, by_id_cmp,
+                s->rows->ids);
+}
+
+/* No row comes to life again, so an older list without its dead, merged with the rows
+ * that came since, is the new one: a write does not make the next scroll sort all. */
+static void merge_rows(const bw_snapshot *s, const bw_id_list *older, bw_id_list *l)
+{
+    const bw_point_id *ids = s->rows->ids;
+    uint32_t fresh = 0, nfresh, k = 0;
+    sort_rows(s, older->nrows, l);
+    nfresh = l->n;
+    memmove(l->rows + s->nlive - nfresh, l->rows, nfresh * sizeof *l->rows);
+    const uint32_t *new_rows = l->rows + s->nlive - nfresh;
+    for (uint32_t i = 0; i < older->n; i++) {
+        if (!bw_bitmap_get(&s->live, older->rows[i]))
+            continue;
+        while (fresh < nfresh &&
+               bw_point_id_cmp(&ids[new_rows[fresh]], &ids[older->rows[i]]) < 0)
+            l->rows[k++] = new_rows[fresh++];
+        l->rows[k++] = older->rows[i];
+    }
+    while (fresh < nfresh)
+        l->rows[k++] = new_rows[fresh++];
+    l->n = k;
+}
+
 bw_status bw_snapshot_by_id(bw_ctx *ctx, const bw_snapshot *s, const uint32_t **rows,
                             size_t *n)
 {
     bw_snapshot *cache = (bw_snapshot *)(uintptr_t)s; /* by_id alone is not immutable */
-    uint32_t *list = atomic_load_explicit(&cache->by_id, memory_order_acquire);
+    bw_id_list *list = atomic_load_explicit(&cache->by_id, memory_order_acquire);
     if (!list) {
-        list = bw_alloc(((size_t)s->nlive + 1) * sizeof *list);
+        list = bw_alloc(sizeof *list + ((size_t)s->nlive + 1) * sizeof list->rows[0]);
         if (!list)
             return bw_fail_nomem(ctx);
-        uint32_t k = 0;
-        bool sorted = true;
-        for (size_t i = bw_bitmap_next(&s->live, 0); i < s->nrows;
-             i = bw_bitmap_next(&s->live, i + 1)) {
-            sorted = sorted && (k == 0 || bw_point_id_cmp(&s->rows->ids[list[k - 1]],
-                                                          &s->rows->ids[i]) < 0);
-            list[k++] = (uint32_t)i;
-        }
-        assert(k == s->nlive);
-        if (!sorted)
-            qsort_r(list, k, sizeof *list, by_id_cmp, s->rows->ids);
-        uint32_t *none = NULL;
+        atomic_init(&list->refs, 1);
+        list->n = 0;
+        list->nrows = s->nrows;
+        if (s->older)
+            merge_rows(s, s->older, list);
+        else
+            sort_rows(s, 0, list);
+        assert(list->n == s->nlive);
+        bw_id_list *none = NULL;
         if (!atomic_compare_exchange_strong_explicit(&cache->by_id, &none, list,
                                                      memory_order_acq_rel,
                                                      memory_order_acquire)) {
-            bw_free(list); /* another reader was first */
+            id_list_release(list); /* another reader was first */
             list = none;
         }
     }
-    *rows = list;
-    *n = s->nlive;
+    *rows = list->rows;
+    *n = list->n;
     return BW_OK;
 }
 

@@ -1,0 +1,87 @@
+/* What a snapshot shows: ids in order, found and not found, through many small writes.
+ */
+#include "engine_cell.h"
+#include "rnd.h"
+
+enum { DIM = 2, IDS = 300 };
+
+static bw_point_id id_of(unsigned n)
+{
+    /* Integers and UUIDs mixed, in no order of n. */
+    uint64_t h = (n + 1) * 0x9E3779B97F4A7C15u;
+    return n % 3 ? (bw_point_id){h, n, 1, 0} : (bw_point_id){0, h, 0, 0};
+}
+
+static void check(cell *c, const bool *there, unsigned count)
+{
+    bw_view v = cell_view(c, 1, 1);
+    const bw_snapshot *s = v.parts[0];
+    const uint32_t *rows;
+    size_t n;
+    OK(bw_snapshot_by_id(c->ctx, s, &rows, &n));
+    assert_int_equal(n, count);
+    for (size_t i = 0; i < n; i++) {
+        assert_true(bw_bitmap_get(bw_snapshot_live(s), rows[i]));
+        if (i > 0)
+            assert_true(bw_point_id_cmp(bw_snapshot_id(s, rows[i - 1]),
+                                        bw_snapshot_id(s, rows[i])) < 0);
+    }
+    for (unsigned k = 0; k < IDS; k++) {
+        bw_point_id id = id_of(k);
+        uint32_t row;
+        assert_int_equal(bw_snapshot_find(s, &id, &row), there[k]);
+        if (there[k])
+            assert_int_equal(bw_point_id_cmp(bw_snapshot_id(s, row), &id), 0);
+    }
+    bw_view_close(&v);
+}
+
+static void test_snapshot_by_id__stays_sorted_through_writes(void **state)
+{
+    (void)state;
+    rnd r = rnd_start("snapshot", 5);
+    cell own, *c = &own;
+    bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
+    o.null_sync = true;
+    o.seal_rows = 400; /* the numbering is renewed under way */
+    o.adopt_rows = 100000;
+    cell_init(c, &o);
+    cell_collection(c, DIM, BW_METRIC_DOT, 1);
+    bool there[IDS] = {false};
+    unsigned count = 0;
+    for (unsigned w = 0; w < 150; w++) {
+        uint32_t n = 1 + (uint32_t)rnd_below(&r, 25);
+        bw_point p[25];
+        bw_point_id ids[25];
+        bool put = rnd_below(&r, 3) > 0 || w == 0;
+        for (uint32_t i = 0; i < n; i++) {
+            unsigned k = (unsigned)rnd_below(&r, IDS);
+            p[i] = cell_point(c, 1, k, DIM, NULL);
+            p[i].id = ids[i] = id_of(k);
+            count += put && !there[k] ? 1 : 0;
+            count -= !put && there[k] ? 1 : 0;
+            there[k] = put;
+        }
+        bw_access a = cell_access(c, 1, 1);
+        bw_op op = {.kind = BW_OP_UPSERT, .points = p, .npoints = n};
+        if (!put)
+            op = (bw_op){.kind = BW_OP_DELETE, .ids = ids, .nids = n};
+        bw_write_result res;
+        OK(cell_write(c, &a, &op, 1, &res));
+        if (rnd_below(&r, 3)) /* some snapshots are never asked for their order */
+            check(c, there, count);
+        if (w % 50 == 49)
+            cell_reopen(c);
+        bw_ctx_reset(c->ctx);
+    }
+    check(c, there, count);
+    cell_clear(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_snapshot_by_id__stays_sorted_through_writes),
+    };
+    return cmocka_run_group_tests_name("snapshot", tests, NULL, NULL);
+}
