@@ -287,3 +287,109 @@ def test_an_unreachable_cell_ends_the_run(tmp_path):
     r = subprocess.run([cells.BINARY, "ingest", str(tmp_path), "--collection", "c", "--label", "colour=red"],
                        capture_output=True, text=True, timeout=60)
     assert r.returncode == 2
+
+
+def test_refusals_and_answers_are_in_the_audit_log(paris):
+    r = paris.post("/v1/ingest", {"collection": "house", "source": "swiss.txt", "text": "t", "labels": {
+        "regimes": ["fadp"], "residency": ["CH"], "sensitivity": 1, "purposes": ["care"]}}, key=paris.keys["loader"])
+    assert r.status == 451 and "residency-move" in r.json()["error"]["message"], r
+    events = paris.get("/v1/audit?principal=loader&status=451&limit=1000").json()["events"]
+    assert events and "residency-move" in json.dumps(events[-1]), events
+    hits = query(paris, "house", "records", key=paris.keys["nurse"], limit=1)["hits"]
+    events = paris.get("/v1/audit?principal=nurse&action=Query&limit=1000").json()["events"]
+    assert hits[0]["id"] in json.dumps(events[-1])
+    assert "swiss.txt" not in json.dumps(events) and "How long" not in json.dumps(events)
+
+
+def test_embed_is_a_decision_of_its_own(paris):
+    old = paris.get("/v1/policies").json()["policies"]
+    rule = ('\n@id("no-embedding") forbid (principal, action == Bw::Action::"Embed", resource is Bw::DataClass)\n'
+            'when { resource.sensitivity == 4 };\n')
+    assert paris.put("/v1/policies", {"policies": old + rule}).status == 200
+    try:
+        body = {"collection": "house", "source": "secret.txt", "text": "t", "labels": {
+            "regimes": ["none"], "residency": ["FR"], "sensitivity": 4, "purposes": ["audit"]}}
+        r = paris.post("/v1/ingest", body, key=paris.keys["loader"])
+        assert r.status == 451 and "no-embedding" in r.json()["error"]["message"], r
+        body["labels"]["sensitivity"] = 3
+        assert paris.post("/v1/ingest", body, key=paris.keys["loader"]).status == 200
+    finally:
+        assert paris.put("/v1/policies", {"policies": old}).status == 200
+
+
+def test_a_subject_is_kept_as_a_hash_alone(paris):
+    labels = {"regimes": ["gdpr"], "residency": ["FR"], "sensitivity": 1, "purposes": ["audit"]}
+    ingest(paris, "subjects", "x.txt", "a text about somebody", key=paris.keys["loader"], labels=labels,
+           subject="patient-4711")
+    got = json.dumps(points(paris, "subjects", key=paris.keys["loader"]))
+    assert "4711" not in got and "somebody" in got
+    again = ingest(paris, "subjects", "x.txt", "a text about somebody", key=paris.keys["loader"], labels=labels,
+                   subject="patient-4712")
+    assert not again["unchanged"]  # the subject is part of what was ingested
+
+
+def on_a_terminal(argv):
+    """Runs argv with a pseudo terminal as stderr; (exit code, stdout, what the terminal got)."""
+    main, side = os.openpty()
+    p = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=side, text=True)
+    os.close(side)
+    seen = b""
+    while True:
+        try:
+            block = os.read(main, 4096)
+        except OSError:  # the last writer is gone
+            break
+        if not block:
+            break
+        seen += block
+    os.close(main)
+    out = p.communicate(timeout=60)[0]
+    return p.returncode, out, seen.decode()
+
+
+def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(dev, tmp_path):
+    for i in range(3):
+        (tmp_path / ("d%d.txt" % i)).write_text("document number %d" % i)
+    (tmp_path / "e\x1b[31m.txt").write_text("a name that would colour the terminal")
+    (tmp_path / "f.bin").write_bytes(b"\0\1")
+    (tmp_path / ".hidden.txt").write_text("not read")
+    os.symlink("/etc/passwd", tmp_path / "link.txt")
+    argv = [cells.BINARY, "ingest", str(tmp_path), "--collection", "bar", "--url", dev.url]
+    code, out, seen = on_a_terminal(argv)
+    assert code == 0 and out.startswith("4 stored, 0 unchanged, 1 skipped, 0 refused, 0 failed"), (out, seen)
+    assert "\r" in seen and "[####" in seen and "/5 d1.txt" in seen and "\x1b[31m" not in seen
+    r = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert r.returncode == 0 and "\r" not in r.stdout + r.stderr and "\x1b" not in r.stdout + r.stderr
+    assert "unchanged d0.txt: 1 chunks" in r.stdout and "4 unchanged" in r.stdout, r
+    assert {p["payload"]["metadata"]["source"] for p in points(dev, "bar")} == \
+        {"d0.txt", "d1.txt", "d2.txt", "e\x1b[31m.txt"}
+
+
+def test_a_broken_run_is_resumed(dev, tmp_path):
+    for i in range(12):
+        (tmp_path / ("d%02d.txt" % i)).write_text("document number %d" % i)
+    argv = [cells.BINARY, "ingest", str(tmp_path), "--collection", "resume", "--url", dev.url]
+    p = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "stored" in p.stdout.readline()
+    p.kill()
+    p.communicate()
+    done = len(points(dev, "resume"))
+    r = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    assert r.returncode == 0, r
+    words = r.stdout.strip().splitlines()[-1].split()
+    stored, unchanged = int(words[0]), int(words[2])
+    assert stored + unchanged == 12 and unchanged >= min(done, 1)
+    got = points(dev, "resume")
+    assert len(got) == 12 and len({p["payload"]["metadata"]["source"] for p in got}) == 12
+
+
+def test_rules_are_checked_before_anything_is_sent(dev, tmp_path):
+    (tmp_path / "a.txt").write_text("x")
+    for text, word in [('{"rules": [{"match": "*", "label": {}}]}', "/rules/0/label"),
+                       ('{"rules": [{"labels": {}}]}', "/rules/0"), ('{"rule": []}', "wants"), ("{", "JSON")]:
+        rules = tmp_path / "rules.json"
+        rules.write_text(text)
+        r = subprocess.run([cells.BINARY, "ingest", str(tmp_path), "--collection", "rules", "--rules", str(rules),
+                            "--url", dev.url], capture_output=True, text=True, timeout=60)
+        assert r.returncode == 1 and word in r.stderr, r
+    assert dev.get("/collections/rules").status == 404
