@@ -227,6 +227,10 @@ static void put_members(bw_buf *b, const bw_audit_record *r)
         bw_json_put_key(b, "policy_version");
         bw_json_put_u64(b, r->policy_version);
     }
+    if (r->policy_version_end != 0 && r->policy_version_end != r->policy_version) {
+        bw_json_put_key(b, "policy_version_end");
+        bw_json_put_u64(b, r->policy_version_end);
+    }
     put_text(b, "policies", r->policy_digest);
     put_text(b, "catalogue", r->catalogue_version);
     if (r->status) {

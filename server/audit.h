@@ -45,7 +45,8 @@ struct bw_audit_record {
     bw_class_id ids_class;
     uint64_t nids;
     void *ids_hash; /* crypto_generichash_state, aligned; in the arena */
-    uint64_t policy_version;
+    uint64_t policy_version,
+        policy_version_end; /* end: another when it changed meanwhile */
     bw_str policy_digest, catalogue_version;
     uint64_t request_id, folded;
     int status;

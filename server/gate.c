@@ -304,6 +304,8 @@ static bw_status close_record(gate_request *g, const bw_response *out)
     if (r->route && r->route->access == BW_ROUTE_OPEN)
         return BW_OK; /* health: no principal, no data, no record */
     g->record.status = status;
+    if (r->server->authority)
+        g->record.policy_version_end = bw_authority_version(r->server->authority);
     return bw_audit_write(r->ctx, r->server->audit, &g->record, write || denial);
 }
 

@@ -5,8 +5,8 @@
  * DIR/bailiwick.conf       the configuration (init writes it; --config may name
  * another) DIR/secrets/keys         see keys.c          DIR/keys.json
  * DIR/secrets/subjects     keys the hashes of data subjects' ids
- * DIR/policies.cedar       the policy set in force
- * DIR/entities.json, DIR/catalogue.json   the operator's own, optional
+ * DIR/policies.cedar       the policy set in force; policies/DIGEST.cedar every one
+ * that was DIR/entities.json, DIR/catalogue.json   the operator's own, optional
  * DIR/engine/              collections and points (engine/)
  * DIR/audit/               the log (audit.c)
  *
@@ -170,13 +170,38 @@ bw_status bw_server_policies_get(bw_ctx *ctx, bw_server *s, bw_str *text,
     return st;
 }
 
-/* Checked against the running authority's schema by a trial decision on the text alone,
- * then made durable, then put in force. Should the last step fail (memory), the old
- * text goes back to the file; a crash between leaves the new, checked set for the next
- * start. */
+/* Kept under its digest for good: an event of the log names the set that it was decided
+ * by, and replaying the decision needs its text. */
+static bw_status policy_keep(bw_ctx *ctx, bw_server *s, bw_str text)
+{
+    char hex[33];
+    digest_hex(text, hex);
+    const char *folder = bw_path_join(ctx, s->dir, "policies");
+    const char *path = bw_arena_printf(ctx, "%s/policies/%s.cedar", s->dir, hex);
+    if (!folder || !path)
+        return bw_fail_nomem(ctx);
+    bw_status st = bw_dir_make(ctx, folder);
+    return st != BW_OK || bw_file_exists(path) ? st
+                                               : bw_file_replace(ctx, path, text, 0600);
+}
+
+/* What is in force from now on: version numbers start anew with the process, digests do
+ * not. */
+static bw_status policy_event(bw_ctx *ctx, bw_server *s, const char *event)
+{
+    bw_audit_record r;
+    bw_audit_record_init(&r, ctx, event);
+    r.policy_version = bw_authority_version(s->authority);
+    r.policy_digest = (bw_str){s->policy_digest, 32};
+    r.catalogue_version = bw_catalogue_version(s->catalogue);
+    return bw_audit_write(ctx, s->audit, &r, true);
+}
+
+/* The authority checks the set and puts it in force; then it is made durable, before
+ * the answer. When the disk or the log refuses, the old set is put back. */
 bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text)
 {
-    bw_str old;
+    bw_str old = {NULL, 0};
     const char *path = bw_path_join(ctx, s->dir, "policies.cedar");
     if (!path)
         return bw_fail_nomem(ctx);
@@ -188,14 +213,19 @@ bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text)
     if (st == BW_OK)
         st = bw_authority_set_policies(ctx, s->authority, text);
     if (st == BW_OK) {
-        st = bw_file_replace(ctx, path, text, 0600);
+        st = policy_keep(ctx, s, text);
+        if (st == BW_OK)
+            st = bw_file_replace(ctx, path, text, 0600);
         if (st == BW_OK) {
             policy_note(s, text);
-        } else { /* the disk refused: nothing may stay in force that a restart would
-                    lose */
+            st = policy_event(ctx, s, "policies");
+        }
+        if (st != BW_OK) { /* nothing may stay in force that a restart would lose */
             const char *why = bw_arena_printf(ctx, "%s", bw_ctx_message(ctx));
-            if (bw_authority_set_policies(ctx, s->authority, old) != BW_OK)
+            if (bw_authority_set_policies(ctx, s->authority, old) != BW_OK ||
+                bw_file_replace(ctx, path, old, 0600) != BW_OK)
                 bw_log(BW_LOG_ERROR, "policies: the old set could not be put back");
+            policy_note(s, old);
             st = bw_fail(ctx, st, "%s", why ? why : "policies.cedar cannot be written");
         }
     }
@@ -251,9 +281,11 @@ static bw_status open_policies(bw_ctx *ctx, bw_server *s)
                               .catalogue = s->catalogue};
     bw_config_place(&s->config, &o.at);
     st = bw_authority_new(ctx, &o, &s->authority);
-    if (st == BW_OK)
-        policy_note(s, policies);
-    return st;
+    if (st != BW_OK)
+        return st;
+    policy_note(s, policies);
+    st = policy_keep(ctx, s, policies);
+    return st == BW_OK ? policy_event(ctx, s, "start") : st;
 }
 
 static bw_status open_dev(bw_ctx *ctx, bw_server *s)

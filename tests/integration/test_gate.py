@@ -318,6 +318,10 @@ def test_policies__change_is_atomic_and_durable(cell):
     try:
         assert cell.put("/v1/policies", {"policies": closed, "if_digest": old["digest"]}).status == 200
         assert count() == 0
+        digest = cell.get("/v1/policies").json()["digest"]
+        with open(os.path.join(cell.data, "policies", digest + ".cedar")) as f:
+            assert f.read() == closed
+        assert cell.get("/v1/audit?after=0&event=policies&limit=1000").json()["events"][-1]["policies"] == digest
         cell.kill9()
         cell.start()
         assert cell.get("/v1/policies").json()["policies"] == closed
