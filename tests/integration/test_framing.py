@@ -216,3 +216,62 @@ def test_limits__connections_over_the_limit_get_503():
         assert got.startswith(b"HTTP/1.1 200")
         for s in held:
             s.close()
+
+
+def test_limits__connections_of_one_address():
+    with Cell(dev=True, settings={"server.connections_per_address": 4, "server.headers_s": 20}) as c:
+        held = [socket.create_connection(("127.0.0.1", c.port)) for _ in range(4)]
+        time.sleep(0.5)
+        got, closed = talk(c, b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert got.startswith(b"HTTP/1.1 503") and closed
+        other = socket.create_connection(("127.0.0.1", c.port), source_address=("127.0.0.2", 0), timeout=10)
+        other.sendall(b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert other.recv(1000).startswith(b"HTTP/1.1 200")
+        for s in held + [other]:
+            s.close()
+
+
+def test_limits__bodies_in_memory_together():
+    """Two bodies that are each allowed and too much together: the second gets a 503."""
+    part = 20 << 20
+    with Cell(dev=True, settings={"limits.bodies_bytes": 32 << 20}) as c:
+        head = b"PUT /v1/collections/x HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % (part + 1)
+        first = socket.create_connection(("127.0.0.1", c.port), timeout=20)
+        first.sendall(head + b" " * part)
+        time.sleep(1.0)
+        second = socket.create_connection(("127.0.0.1", c.port), timeout=20)
+        second.sendall(head + b" " * (part + 1))
+        assert second.recv(1000).startswith(b"HTTP/1.1 503")
+        second.close()
+        first.sendall(b" ")  # the first one is whole now and judged as what it is
+        assert first.recv(1000).startswith(b"HTTP/1.1 400")
+        first.close()
+        for _ in range(100):  # room again once they are gone
+            r = c.put("/v1/collections/x", b" " * part)
+            if r.status == 400:
+                break
+            time.sleep(0.05)
+        assert r.status == 400
+
+
+def test_slow__bodies_are_cut():
+    """A body that drips below server.rate_bytes ends after the 10 s of grace."""
+    with Cell(dev=True) as c:
+        s = socket.create_connection(("127.0.0.1", c.port), timeout=30)
+        s.sendall(b"PUT /v1/collections/x HTTP/1.1\r\n" + HOST + b"Content-Length: 100000\r\n\r\n")
+        closed = False
+        for _ in range(60):
+            try:
+                s.sendall(b" ")
+                s.settimeout(0.5)
+                if s.recv(1) == b"":
+                    closed = True
+                    break
+            except socket.timeout:
+                continue
+            except OSError:
+                closed = True
+                break
+        s.close()
+        assert closed
+        assert c.get("/healthz").status == 200
