@@ -7,11 +7,11 @@
 
 #include <cstdio>
 #include <exception>
+#include <faiss/impl/AuxIndexStructures.h>
+#include <faiss/impl/IDSelector.h>
 #include <faiss/IndexFlat.h>
 #include <faiss/IndexHNSW.h>
 #include <faiss/IndexIVFFlat.h>
-#include <faiss/impl/AuxIndexStructures.h>
-#include <faiss/impl/IDSelector.h>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -47,8 +47,8 @@ struct Distance final : faiss::FlatCodesDistanceComputer {
     bw_faiss_kernel *const kernel;
     const float *query = nullptr;
     Distance(const faiss::IndexFlat &rows, bw_faiss_kernel *k)
-        : FlatCodesDistanceComputer(rows.codes.data(), rows.code_size), dim(size_t(rows.d)),
-          kernel(k)
+        : FlatCodesDistanceComputer(rows.codes.data(), rows.code_size),
+          dim(size_t(rows.d)), kernel(k)
     {
     }
     const float *row(int64_t i) const
@@ -90,9 +90,9 @@ const faiss::Index *cpp(const FaissIndex_H *ix)
 }
 } // namespace
 
-extern "C" int bw_faiss_search(const FaissIndex_H *cix, const float *x, int64_t k, int effort,
-                               const bw_faiss_permit *permit, float *dis, int64_t *rows,
-                               char *err, size_t errcap)
+extern "C" int bw_faiss_search(const FaissIndex_H *cix, const float *x, int64_t k,
+                               int effort, const bw_faiss_permit *permit, float *dis,
+                               int64_t *rows, char *err, size_t errcap)
 {
     try {
         const faiss::Index *ix = cpp(cix);
@@ -110,7 +110,8 @@ extern "C" int bw_faiss_search(const FaissIndex_H *cix, const float *x, int64_t 
             p.max_codes = v->max_codes;
             ix->search(1, x, k, dis, rows, &p);
         } else {
-            return fail(BW_FAISS_UNSUPPORTED, "index type takes no permitted set", err, errcap);
+            return fail(BW_FAISS_UNSUPPORTED, "index type takes no permitted set", err,
+                        errcap);
         }
         return BW_FAISS_OK;
     } catch (const std::bad_alloc &) {
@@ -142,7 +143,8 @@ extern "C" int bw_faiss_seed(FaissIndex_H *cix, uint64_t seed)
 extern "C" int bw_faiss_set_kernel(FaissIndex_H *cix, bw_faiss_kernel *kernel)
 {
     try {
-        auto h = dynamic_cast<faiss::IndexHNSW *>(reinterpret_cast<faiss::Index *>(cix));
+        auto h =
+            dynamic_cast<faiss::IndexHNSW *>(reinterpret_cast<faiss::Index *>(cix));
         if (!h)
             return BW_FAISS_OK;
         auto flat = dynamic_cast<faiss::IndexFlat *>(h->storage);
@@ -159,17 +161,20 @@ extern "C" int bw_faiss_set_kernel(FaissIndex_H *cix, bw_faiss_kernel *kernel)
     }
 }
 
-extern "C" int bw_faiss_fits(const FaissIndex_H *cix, int hnsw, int l2, int64_t dim, int64_t n)
+extern "C" int bw_faiss_fits(const FaissIndex_H *cix, int hnsw, int l2, int64_t dim,
+                             int64_t n)
 {
     try {
         const faiss::Index *ix = cpp(cix);
         const auto metric = l2 ? faiss::METRIC_L2 : faiss::METRIC_INNER_PRODUCT;
-        if (ix->d != dim || ix->ntotal != n || !ix->is_trained || ix->metric_type != metric)
+        if (ix->d != dim || ix->ntotal != n || !ix->is_trained ||
+            ix->metric_type != metric)
             return 0;
         if (hnsw) {
             auto h = dynamic_cast<const faiss::IndexHNSW *>(ix);
             auto s = h ? dynamic_cast<const faiss::IndexFlat *>(h->storage) : nullptr;
-            return s && s->d == dim && s->ntotal == n && h->hnsw.levels.size() == size_t(n);
+            return s && s->d == dim && s->ntotal == n &&
+                   h->hnsw.levels.size() == size_t(n);
         }
         auto v = dynamic_cast<const faiss::IndexIVFFlat *>(ix);
         return v && v->quantizer && v->quantizer->d == dim &&
@@ -181,7 +186,8 @@ extern "C" int bw_faiss_fits(const FaissIndex_H *cix, int hnsw, int l2, int64_t 
 
 extern "C" int64_t bw_faiss_nlist(const FaissIndex_H *cix)
 {
-    auto v = dynamic_cast<const faiss::IndexIVF *>(cpp(cix)); /* of a pointer: cannot throw */
+    auto v = dynamic_cast<const faiss::IndexIVF *>(
+        cpp(cix)); /* of a pointer: cannot throw */
     return v ? int64_t(v->nlist) : 0;
 }
 
@@ -190,14 +196,15 @@ namespace
 thread_local int (*stop_function)(const void *);
 thread_local const void *stop_argument;
 
-/* FAISS asks it from the thread that works: one thread a build (omp_set_num_threads). */
+/* FAISS asks it from the thread that works: one thread a build (omp_set_num_threads).
+ */
 struct Stop final : faiss::InterruptCallback {
     bool want_interrupt() override
     {
         return stop_function && stop_function(stop_argument) != 0;
     }
 };
-}
+} // namespace
 
 extern "C" void bw_faiss_stop_when(int (*stop)(const void *), const void *arg)
 {
@@ -218,8 +225,9 @@ extern "C" int bw_faiss_stop_install(void)
 }
 
 #define BW_S2(a) #a
-#define BW_S(a) BW_S2(a)
+#define BW_S(a)  BW_S2(a)
 extern "C" const char *bw_faiss_version(void)
 {
-    return BW_S(FAISS_VERSION_MAJOR) "." BW_S(FAISS_VERSION_MINOR) "." BW_S(FAISS_VERSION_PATCH);
+    return BW_S(FAISS_VERSION_MAJOR) "." BW_S(FAISS_VERSION_MINOR) "." BW_S(
+        FAISS_VERSION_PATCH);
 }

@@ -35,23 +35,24 @@ typedef struct bw_faiss_permit {
  * On failure err (if errcap > 0) holds a terminated message that may name source paths:
  * for the log only. HNSW: ask for k = effort; FAISS 1.7.3 sizes its candidate heap by
  * max(k, the index's own efSearch), not by the call's efSearch. */
-int bw_faiss_search(const struct FaissIndex_H *ix, const float *x, int64_t k, int effort,
-                    const bw_faiss_permit *permit, float *dis, int64_t *rows, char *err,
-                    size_t errcap);
+int bw_faiss_search(const struct FaissIndex_H *ix, const float *x, int64_t k,
+                    int effort, const bw_faiss_permit *permit, float *dis,
+                    int64_t *rows, char *err, size_t errcap);
 
 /* Seeds levels (HNSW) or k-means (IVF); before train and add. */
 int bw_faiss_seed(struct FaissIndex_H *ix, uint64_t seed);
 
-/* An HNSW's distances by our kernel instead of FAISS's own: product (or squared L2, as the
- * index's metric is) of two rows. The graph is then the same on every ISA and with every
- * build of FAISS, and 1.7.3 searches faster. Before train and add, and after reading; an
- * IVF is left as it is. */
+/* An HNSW's distances by our kernel instead of FAISS's own: product (or squared L2, as
+ * the index's metric is) of two rows. The graph is then the same on every ISA and with
+ * every build of FAISS, and 1.7.3 searches faster. Before train and add, and after
+ * reading; an IVF is left as it is. */
 typedef float bw_faiss_kernel(const float *a, const float *b, size_t dim);
 int bw_faiss_set_kernel(struct FaissIndex_H *ix, bw_faiss_kernel *kernel);
 
 /* After reading: is it a trained HNSW (or IVF, hnsw = 0) over flat storage with these
  * figures? 1 = yes. */
-int bw_faiss_fits(const struct FaissIndex_H *ix, int hnsw, int l2, int64_t dim, int64_t n);
+int bw_faiss_fits(const struct FaissIndex_H *ix, int hnsw, int l2, int64_t dim,
+                  int64_t n);
 
 int64_t bw_faiss_nlist(const struct FaissIndex_H *ix); /* of an IVF; else 0 */
 

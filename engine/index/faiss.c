@@ -1,15 +1,16 @@
 /* The kinds faiss-hnsw and faiss-ivf: rows cut into shells of like length, each with a
  * FAISS index of its own (shell.c).
  *
- * Why shells: a graph over rows of differing lengths is poor. On 20,000 × 384 embeddings
- * with log-normal lengths (sigma 0.5), recall@10 at ef 64 was 0.86 for L2; 0.97 for inner
- * product, but 0.13 when a filter left the shorter half (no link leads there); 0.28 with
- * the reduction of inner product to L2 by one more dimension (Bachrach et al. 2014),
- * because nearly all rows then crowd at one pole. Cut by length as in Yan et al. 2018
- * ("Norm-ranging LSH for maximum inner product search", section 3), with neighbouring
- * lengths at most SHELL_RATIO apart, all of these are 0.95 or more, and a bound by length
- * skips most shells: |q|·|x| for products, ||q|−|x|| for distances. Rows of one length
- * (cosine, and most embedding models) make one shell, which costs nothing.
+ * Why shells: a graph over rows of differing lengths is poor. On 20,000 × 384
+ * embeddings with log-normal lengths (sigma 0.5), recall@10 at ef 64 was 0.86 for L2;
+ * 0.97 for inner product, but 0.13 when a filter left the shorter half (no link leads
+ * there); 0.28 with the reduction of inner product to L2 by one more dimension
+ * (Bachrach et al. 2014), because nearly all rows then crowd at one pole. Cut by length
+ * as in Yan et al. 2018 ("Norm-ranging LSH for maximum inner product search", section
+ * 3), with neighbouring lengths at most SHELL_RATIO apart, all of these are 0.95 or
+ * more, and a bound by length skips most shells: |q|·|x| for products, ||q|−|x|| for
+ * distances. Rows of one length (cosine, and most embedding models) make one shell,
+ * which costs nothing.
  *
  * Saved form (the caller adds a MAC and checks it before load; FAISS trusts its input):
  *   0   8   "BWFAISS1"
@@ -19,8 +20,8 @@
  *   40  4   ef_construction or 0     44  4  number of shells
  *   48  8   seed                     56  8  rows n
  *   then, when there is more than one shell, n bytes: each row's shell;
- *   then for each shell 32 bytes: rows, shortest, longest (doubles), bytes of its stream
- *   (0: scanned); then the streams of FAISS in that order, and nothing after them.
+ *   then for each shell 32 bytes: rows, shortest, longest (doubles), bytes of its
+ *   stream (0: scanned); then FAISS's streams in that order, and nothing after them.
  * Little-endian, as memory is on the machines that this builds for.
  *
  * Threads: an index is immutable after build; search is thread-safe. FAISS keeps global
@@ -63,8 +64,8 @@ typedef struct faiss_index {
     bw_shell shells[SHELLS_MAX];
 } faiss_index;
 
-static bw_status params_fill(bw_ctx *ctx, bool hnsw, const bw_index_params *in, size_t n,
-                             bw_index_params *p)
+static bw_status params_fill(bw_ctx *ctx, bool hnsw, const bw_index_params *in,
+                             size_t n, bw_index_params *p)
 {
     *p = *in;
     if (p->metric == BW_METRIC_MANHATTAN)
@@ -72,10 +73,12 @@ static bw_status params_fill(bw_ctx *ctx, bool hnsw, const bw_index_params *in, 
     if (p->dim == 0 || p->dim > DIM_MAX)
         return bw_fail(ctx, BW_EINVALID, "index dimension %u is out of range", p->dim);
     if (n > INT32_MAX)
-        return bw_fail(ctx, BW_EINVALID, "a segment of %zu rows is too large for an index", n);
+        return bw_fail(ctx, BW_EINVALID,
+                       "a segment of %zu rows is too large for an index", n);
     if (hnsw) {
         p->M = p->M ? p->M : M_DEFAULT;
-        p->ef_construction = p->ef_construction ? p->ef_construction : EF_CONSTRUCTION_DEFAULT;
+        p->ef_construction =
+            p->ef_construction ? p->ef_construction : EF_CONSTRUCTION_DEFAULT;
         if (p->M < 2 || p->M > M_MAX || p->ef_construction > EF_CONSTRUCTION_MAX)
             return bw_fail(ctx, BW_EINVALID, "HNSW parameters are out of range");
         p->nlist = 0;
@@ -87,8 +90,8 @@ static bw_status params_fill(bw_ctx *ctx, bool hnsw, const bw_index_params *in, 
     return BW_OK;
 }
 
-static bw_status faiss_new(bw_ctx *ctx, bool hnsw, const bw_index_params *params, size_t n,
-                           faiss_index **out)
+static bw_status faiss_new(bw_ctx *ctx, bool hnsw, const bw_index_params *params,
+                           size_t n, faiss_index **out)
 {
     bw_index_params filled;
     const bw_status status = params_fill(ctx, hnsw, params, n, &filled);
@@ -117,8 +120,8 @@ static void faiss_free(bw_index *ix)
 
 /* numbers[row] = its shell, 0 for the longest rows; returns how many numbers are in use
  * at most. Empty shells are left in; shells_make closes the gaps. */
-static size_t rows_number(const bw_shell_kind *kind, const float *rows, uint8_t *numbers,
-                          double *lengths)
+static size_t rows_number(const bw_shell_kind *kind, const float *rows,
+                          uint8_t *numbers, double *lengths)
 {
     double longest = 0;
     for (size_t r = 0; r < kind->n; r++) {
@@ -126,7 +129,8 @@ static size_t rows_number(const bw_shell_kind *kind, const float *rows, uint8_t 
         longest = fmax(longest, lengths[r]);
     }
     for (size_t r = 0; r < kind->n; r++) {
-        const double far = lengths[r] > 0 ? log(longest / lengths[r]) / log(SHELL_RATIO) : SHELLS_MAX;
+        const double far =
+            lengths[r] > 0 ? log(longest / lengths[r]) / log(SHELL_RATIO) : SHELLS_MAX;
         numbers[r] = (uint8_t)(far < SHELLS_MAX - 1 ? far : SHELLS_MAX - 1);
     }
     return SHELLS_MAX;
@@ -170,7 +174,8 @@ static bw_status shells_cut(bw_ctx *ctx, faiss_index *f, const float *rows)
         status = bw_fail_nomem(ctx);
         goto out;
     }
-    /* Cosine rows have length 1; the few without a direction (0) are no shell of theirs. */
+    /* Cosine rows have length 1; the few without a direction (0) are no shell of
+     * theirs. */
     size_t used = 1;
     if (f->kind.params.metric != BW_METRIC_COSINE)
         used = rows_number(&f->kind, rows, numbers, lengths);
@@ -210,13 +215,13 @@ static bw_status faiss_build(bw_ctx *ctx, bool hnsw, const bw_index_params *para
     return BW_OK;
 }
 
-static bw_status hnsw_build(bw_ctx *ctx, const bw_index_params *params, const float *rows, size_t n,
-                            bw_index **out)
+static bw_status hnsw_build(bw_ctx *ctx, const bw_index_params *params,
+                            const float *rows, size_t n, bw_index **out)
 {
     return faiss_build(ctx, true, params, rows, n, out);
 }
-static bw_status ivf_build(bw_ctx *ctx, const bw_index_params *params, const float *rows, size_t n,
-                           bw_index **out)
+static bw_status ivf_build(bw_ctx *ctx, const bw_index_params *params,
+                           const float *rows, size_t n, bw_index **out)
 {
     return faiss_build(ctx, false, params, rows, n, out);
 }
@@ -237,8 +242,9 @@ static void shells_order(const faiss_index *f, const double *bounds, uint8_t *or
 /* Shell by shell while one can still hold a better row. The best are gathered in a heap
  * of this segment's own, so that what is skipped, and with it the answer, depends on
  * nothing but this segment. */
-static bw_status shells_search(bw_ctx *ctx, const faiss_index *f, const bw_index_search *s,
-                               bool all, double query_length, bw_topk *out)
+static bw_status shells_search(bw_ctx *ctx, const faiss_index *f,
+                               const bw_index_search *s, bool all, double query_length,
+                               bw_topk *out)
 {
     double bounds[SHELLS_MAX];
     uint8_t order[SHELLS_MAX];
@@ -254,7 +260,8 @@ static bw_status shells_search(bw_ctx *ctx, const faiss_index *f, const bw_index
     for (size_t i = 0; i < f->nshells; i++) {
         if (best.n == best.k && (double)best.items[0].key > bounds[order[i]])
             break;
-        const bw_status status = bw_shell__search(ctx, &f->kind, &f->shells[order[i]], s, all, &best);
+        const bw_status status =
+            bw_shell__search(ctx, &f->kind, &f->shells[order[i]], s, all, &best);
         if (status != BW_OK)
             return status;
     }
@@ -263,7 +270,8 @@ static bw_status shells_search(bw_ctx *ctx, const faiss_index *f, const bw_index
     return BW_OK;
 }
 
-static bw_status faiss_search(bw_ctx *ctx, const bw_index *ix, const bw_index_search *s, bw_topk *out)
+static bw_status faiss_search(bw_ctx *ctx, const bw_index *ix, const bw_index_search *s,
+                              bw_topk *out)
 {
     const faiss_index *f = (const faiss_index *)ix;
     const bw_index_params *p = &f->kind.params;
@@ -278,7 +286,8 @@ static bw_status faiss_search(bw_ctx *ctx, const bw_index *ix, const bw_index_se
         return BW_OK;
     }
     const bw_arena_mark mark = bw_arena_mark_get(ctx);
-    const bw_status status = shells_search(ctx, f, s, allowed == f->kind.n, query_length, out);
+    const bw_status status =
+        shells_search(ctx, f, s, allowed == f->kind.n, query_length, out);
     bw_arena_release(ctx, mark);
     return status;
 }
@@ -315,7 +324,8 @@ static bw_status stream_write(bw_ctx *ctx, const bw_shell *shell, bw_buf *out)
         return bw_fail_nomem(ctx);
     bw_status status = bw_shell__write(ctx, shell, file);
     const bool closed = fclose(file) == 0;
-    /* Nothing but memory is written to: whatever else FAISS says, that is what ran out. */
+    /* Nothing but memory is written to: whatever else FAISS says, that is what ran out.
+     */
     return out->failed || (!closed && status == BW_OK) ? bw_fail_nomem(ctx) : status;
 }
 
@@ -352,7 +362,8 @@ static bw_status faiss_save(bw_ctx *ctx, const bw_index *ix, bw_buf *out)
             return status;
         const uint64_t bytes = out->len - from;
         if (!out->failed)
-            memcpy(out->ptr + table + i * sizeof(shell_header) + offsetof(shell_header, stream_bytes),
+            memcpy(out->ptr + table + i * sizeof(shell_header) +
+                       offsetof(shell_header, stream_bytes),
                    &bytes, sizeof bytes);
     }
     return out->failed ? bw_fail_nomem(ctx) : BW_OK;
@@ -375,7 +386,8 @@ static const char *cursor_take(cursor *c, size_t n)
 }
 
 /* The table of shells; stream_bytes out. */
-static bw_status shells_load(bw_ctx *ctx, faiss_index *f, cursor *c, uint32_t nshells, uint64_t *streams)
+static bw_status shells_load(bw_ctx *ctx, faiss_index *f, cursor *c, uint32_t nshells,
+                             uint64_t *streams)
 {
     const size_t n = f->kind.n;
     if (nshells > SHELLS_MAX || (nshells == 0) != (n == 0))
@@ -450,7 +462,8 @@ static bw_status faiss_load(bw_ctx *ctx, bool hnsw, const bw_index_params *param
     header_make(f, &expected);
     expected.nshells = stored.nshells;
     if (memcmp(&stored, &expected, sizeof stored) != 0)
-        status = bw_fail(ctx, BW_ECORRUPT, "saved index has other parameters or another FAISS");
+        status = bw_fail(ctx, BW_ECORRUPT,
+                         "saved index has other parameters or another FAISS");
     else
         status = faiss_read(ctx, f, &c, stored.nshells);
     if (status != BW_OK) {
@@ -461,13 +474,13 @@ static bw_status faiss_load(bw_ctx *ctx, bool hnsw, const bw_index_params *param
     return BW_OK;
 }
 
-static bw_status hnsw_load(bw_ctx *ctx, const bw_index_params *params, const void *bytes, size_t n,
-                           bw_index **out)
+static bw_status hnsw_load(bw_ctx *ctx, const bw_index_params *params,
+                           const void *bytes, size_t n, bw_index **out)
 {
     return faiss_load(ctx, true, params, bytes, n, out);
 }
-static bw_status ivf_load(bw_ctx *ctx, const bw_index_params *params, const void *bytes, size_t n,
-                          bw_index **out)
+static bw_status ivf_load(bw_ctx *ctx, const bw_index_params *params, const void *bytes,
+                          size_t n, bw_index **out)
 {
     return faiss_load(ctx, false, params, bytes, n, out);
 }
@@ -481,10 +494,10 @@ static size_t faiss_bytes(const bw_index *ix)
     return bytes;
 }
 
-#define FAISS_KIND(kind)                                                                    \
-    .exact = false, .filtered = true, .metrics = {true, true, true, false},                 \
-    .build = kind##_build, .search = faiss_search, .save = faiss_save, .load = kind##_load, \
-    .bytes = faiss_bytes, .free = faiss_free
+#define FAISS_KIND(kind)                                                    \
+    .exact = false, .filtered = true, .metrics = {true, true, true, false}, \
+    .build = kind##_build, .search = faiss_search, .save = faiss_save,      \
+    .load = kind##_load, .bytes = faiss_bytes, .free = faiss_free
 
 const bw_index_ops bw_index__faiss_hnsw = {.name = "faiss-hnsw", FAISS_KIND(hnsw)};
 const bw_index_ops bw_index__faiss_ivf = {.name = "faiss-ivf", FAISS_KIND(ivf)};

@@ -12,14 +12,15 @@ typedef struct flat_index {
     size_t n;
 } flat_index;
 
-void bw_index__scan(bw_metric metric, size_t n, uint32_t dim, const bw_index_search *s, bw_topk *out)
+void bw_index__scan(bw_metric metric, size_t n, uint32_t dim, const bw_index_search *s,
+                    bw_topk *out)
 {
-    bw_scan_f32(bw_kernels_get(), metric, s->query, s->rows, n, dim, s->allowed, s->ids, s->part,
-                s->row0, out);
+    bw_scan_f32(bw_kernels_get(), metric, s->query, s->rows, n, dim, s->allowed, s->ids,
+                s->part, s->row0, out);
 }
 
-static bw_status flat_build(bw_ctx *ctx, const bw_index_params *params, const float *rows, size_t n,
-                            bw_index **out)
+static bw_status flat_build(bw_ctx *ctx, const bw_index_params *params,
+                            const float *rows, size_t n, bw_index **out)
 {
     (void)rows;
     flat_index *f = bw_calloc(1, sizeof *f);
@@ -33,7 +34,8 @@ static bw_status flat_build(bw_ctx *ctx, const bw_index_params *params, const fl
     return BW_OK;
 }
 
-static bw_status flat_search(bw_ctx *ctx, const bw_index *ix, const bw_index_search *s, bw_topk *out)
+static bw_status flat_search(bw_ctx *ctx, const bw_index *ix, const bw_index_search *s,
+                             bw_topk *out)
 {
     (void)ctx;
     const flat_index *f = (const flat_index *)ix;

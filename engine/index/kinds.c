@@ -24,14 +24,16 @@ bw_status bw_index_start(bw_ctx *ctx)
 #if defined(__x86_64__)
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
         !__builtin_cpu_supports("bmi2"))
-        return bw_fail(ctx, BW_EUNAVAILABLE,
-                       "this CPU lacks AVX2, FMA or BMI2, which the FAISS library needs");
+        return bw_fail(
+            ctx, BW_EUNAVAILABLE,
+            "this CPU lacks AVX2, FMA or BMI2, which the FAISS library needs");
 #else
     (void)ctx;
 #endif
-    /* One thread: the same rows give the same index, and a build takes one core. FAISS's
-     * own BLAS threshold is left alone: a search hands over one query at a time, which
-     * never goes to BLAS, and an IVF's training would be ten times slower without it. */
+    /* One thread: the same rows give the same index, and a build takes one core.
+     * FAISS's own BLAS threshold is left alone: a search hands over one query at a
+     * time, which never goes to BLAS, and an IVF's training would be ten times slower
+     * without it. */
     openblas_set_num_threads(1);
     if (bw_faiss_stop_install() != BW_FAISS_OK)
         return bw_fail_nomem(ctx);

@@ -2,8 +2,8 @@
  * tests of what stands above an index. */
 #include "kinds.h"
 
-static bw_status null_build(bw_ctx *ctx, const bw_index_params *params, const float *rows, size_t n,
-                            bw_index **out)
+static bw_status null_build(bw_ctx *ctx, const bw_index_params *params,
+                            const float *rows, size_t n, bw_index **out)
 {
     (void)params, (void)rows, (void)n;
     bw_index *ix = bw_calloc(1, sizeof *ix);
@@ -14,7 +14,8 @@ static bw_status null_build(bw_ctx *ctx, const bw_index_params *params, const fl
     return BW_OK;
 }
 
-static bw_status null_search(bw_ctx *ctx, const bw_index *ix, const bw_index_search *s, bw_topk *out)
+static bw_status null_search(bw_ctx *ctx, const bw_index *ix, const bw_index_search *s,
+                             bw_topk *out)
 {
     (void)ctx, (void)ix, (void)s, (void)out;
     return BW_OK;

@@ -4,8 +4,8 @@
  * FAISS only proposes rows. Each is scored again from the stored row with our kernels,
  * so a hit's key has the same bits whichever index found it. With a filter the effort
  * grows with what is forbidden; where a scan of the allowed rows costs no more, it is
- * done instead, and is exact. When fewer than min(k, allowed) rows come back, the effort
- * is widened and at last everything allowed is scanned.
+ * done instead, and is exact. When fewer than min(k, allowed) rows come back, the
+ * effort is widened and at last everything allowed is scanned.
  *
  * FAISS's messages name source paths: they go to the log, never into a ctx. */
 #include "shell.h"
@@ -13,23 +13,24 @@
 
 #include <faiss/c_api/AutoTune_c.h>
 #include <faiss/c_api/error_c.h>
+#include <faiss/c_api/Index_c.h>
 #include <faiss/c_api/index_factory_c.h>
 #include <faiss/c_api/index_io_c.h>
-#include <faiss/c_api/Index_c.h>
 #include <math.h>
 
 extern void omp_set_num_threads(int n); /* libgomp; Clang brings no omp.h */
 
 enum {
-    EF_DEFAULT = 64,       /* recall@10 0.98 and more on 20,000 × 384 */
-    EF_MAX = 8192,         /* FAISS's candidate heap is searched linearly */
-    SPARE = 16,            /* rescored beyond k: FAISS's rounding and ours may differ */
-    PERMITTED_MIN = 16,    /* permitted rows wanted among the nearest that are visited */
-    SCAN_ROWS_PER_EF = 64, /* scanning that many rows costs about one step of ef */
-    SHELL_ROWS_MIN = 2048, /* fewer rows are scanned */
+    EF_DEFAULT = 64,    /* recall@10 0.98 and more on 20,000 × 384 */
+    EF_MAX = 8192,      /* FAISS's candidate heap is searched linearly */
+    SPARE = 16,         /* rescored beyond k: FAISS's rounding and ours may differ */
+    PERMITTED_MIN = 16, /* permitted rows wanted among the nearest that are visited */
+    SCAN_ROWS_PER_EF = 64,   /* scanning that many rows costs about one step of ef */
+    SHELL_ROWS_MIN = 2048,   /* fewer rows are scanned */
     POINTS_PER_LIST_MIN = 39 /* fewer, and k-means warns on stderr */
 };
-/* Squares of lengths beyond these leave the range of floats: such shells are scanned. */
+/* Squares of lengths beyond these leave the range of floats: such shells are scanned.
+ */
 static const double LENGTH_MAX = 1e18, LENGTH_MIN = 1e-18;
 
 /* FAISS's thread count is the calling thread's own setting, and any thread may come. */
@@ -42,7 +43,8 @@ static void threads_one(void)
     }
 }
 
-static bw_status faiss_failed(bw_ctx *ctx, bw_status status, const char *what, int rc, const char *words)
+static bw_status faiss_failed(bw_ctx *ctx, bw_status status, const char *what, int rc,
+                              const char *words)
 {
     bw_log(BW_LOG_WARN, "faiss: %s: rc %d: %s", what, rc, words ? words : "");
     if (rc == BW_FAISS_NOMEM)
@@ -77,9 +79,10 @@ static size_t shell_row(const bw_shell *shell, size_t i)
 
 static size_t nlist_choose(const bw_shell_kind *kind, size_t n)
 {
-    size_t nlist = kind->params.nlist
-                       ? (size_t)((double)kind->params.nlist * (double)n / (double)kind->n)
-                       : (size_t)(4 * sqrt((double)n));
+    size_t nlist =
+        kind->params.nlist
+            ? (size_t)((double)kind->params.nlist * (double)n / (double)kind->n)
+            : (size_t)(4 * sqrt((double)n));
     if (nlist > n / POINTS_PER_LIST_MIN)
         nlist = n / POINTS_PER_LIST_MIN;
     return nlist ? nlist : 1;
@@ -102,7 +105,8 @@ static bw_faiss_kernel *kernel_choose(bw_metric metric)
 }
 
 /* rows: the shell's own, one after the other. */
-static bw_status shell_fill(bw_ctx *ctx, const bw_shell_kind *kind, const float *rows, bw_shell *shell)
+static bw_status shell_fill(bw_ctx *ctx, const bw_shell_kind *kind, const float *rows,
+                            bw_shell *shell)
 {
     const bw_index_params *p = &kind->params;
     char description[32];
@@ -110,11 +114,13 @@ static bw_status shell_fill(bw_ctx *ctx, const bw_shell_kind *kind, const float 
         snprintf(description, sizeof description, "HNSW%u", p->M);
     else
         snprintf(description, sizeof description, "IVF%zu,Flat", shell->nlist);
-    int rc = faiss_index_factory(&shell->ix, (int)p->dim, description,
-                                 metric_is_l2(p->metric) ? METRIC_L2 : METRIC_INNER_PRODUCT);
+    int rc =
+        faiss_index_factory(&shell->ix, (int)p->dim, description,
+                            metric_is_l2(p->metric) ? METRIC_L2 : METRIC_INNER_PRODUCT);
     if (rc != 0) {
         shell->ix = NULL;
-        return faiss_failed(ctx, BW_EINTERNAL, "make an index", rc, faiss_get_last_error());
+        return faiss_failed(ctx, BW_EINTERNAL, "make an index", rc,
+                            faiss_get_last_error());
     }
     rc = bw_faiss_seed(shell->ix, p->seed);
     if (rc == 0)
@@ -126,11 +132,13 @@ static bw_status shell_fill(bw_ctx *ctx, const bw_shell_kind *kind, const float 
     if (rc == 0)
         rc = faiss_Index_add(shell->ix, (idx_t)shell->n, rows);
     if (rc != 0)
-        return faiss_failed(ctx, BW_EINTERNAL, "build an index", rc, faiss_get_last_error());
+        return faiss_failed(ctx, BW_EINTERNAL, "build an index", rc,
+                            faiss_get_last_error());
     return BW_OK;
 }
 
-bw_status bw_shell__build(bw_ctx *ctx, const bw_shell_kind *kind, const float *rows, bw_shell *shell)
+bw_status bw_shell__build(bw_ctx *ctx, const bw_shell_kind *kind, const float *rows,
+                          bw_shell *shell)
 {
     const size_t dim = kind->params.dim;
     if (shell->n < SHELL_ROWS_MIN || shell->hi > LENGTH_MAX || shell->hi < LENGTH_MIN)
@@ -162,10 +170,11 @@ void bw_shell__clear(bw_shell *shell)
 
 /* ---- searching ---- */
 
-double bw_shell__bound(const bw_shell_kind *kind, const bw_shell *shell, double query_length)
+double bw_shell__bound(const bw_shell_kind *kind, const bw_shell *shell,
+                       double query_length)
 {
-    /* Cauchy and Schwarz for products, the triangle inequality for distances. Rounding of
-     * the keys stays far below the slack. */
+    /* Cauchy and Schwarz for products, the triangle inequality for distances. Rounding
+     * of the keys stays far below the slack. */
     const double slack = 1e-4;
     switch (kind->params.metric) {
     case BW_METRIC_EUCLID: {
@@ -180,7 +189,8 @@ double bw_shell__bound(const bw_shell_kind *kind, const bw_shell *shell, double 
     }
 }
 
-static void row_push(const bw_shell_kind *kind, const bw_index_search *s, size_t row, bw_topk *out)
+static void row_push(const bw_shell_kind *kind, const bw_index_search *s, size_t row,
+                     bw_topk *out)
 {
     const size_t dim = kind->params.dim;
     const float key = bw_metric_key(bw_kernels_get(), kind->params.metric, s->query,
@@ -191,8 +201,8 @@ static void row_push(const bw_shell_kind *kind, const bw_index_search *s, size_t
     bw_topk_push(out, &c);
 }
 
-static void shell_scan(const bw_shell_kind *kind, const bw_shell *shell, const bw_index_search *s,
-                       bw_topk *out)
+static void shell_scan(const bw_shell_kind *kind, const bw_shell *shell,
+                       const bw_index_search *s, bw_topk *out)
 {
     if (!shell->rows) {
         bw_index__scan(kind->params.metric, shell->n, kind->params.dim, s, out);
@@ -235,7 +245,8 @@ static attempt attempt_plan(const bw_shell_kind *kind, const bw_shell *shell,
             a.effort = (size_t)wanted;
         return a;
     }
-    const double base = s->effort ? (double)s->effort : fmax(8, 4 * sqrt((double)shell->nlist));
+    const double base =
+        s->effort ? (double)s->effort : fmax(8, 4 * sqrt((double)shell->nlist));
     const double wanted = base * forbid;
     if (wanted < (double)shell->nlist / 2 && allowed > SHELL_ROWS_MIN)
         a.effort = (size_t)wanted;
@@ -243,8 +254,9 @@ static attempt attempt_plan(const bw_shell_kind *kind, const bw_shell *shell,
 }
 
 /* k rows at most into rows (arena of ctx); *found of them. */
-static bw_status rows_find(bw_ctx *ctx, const bw_shell *shell, const bw_index_search *s, bool all,
-                           size_t effort, size_t k, int64_t **rows, size_t *found)
+static bw_status rows_find(bw_ctx *ctx, const bw_shell *shell, const bw_index_search *s,
+                           bool all, size_t effort, size_t k, int64_t **rows,
+                           size_t *found)
 {
     float *distances = bw_arena_alloc(ctx, k * sizeof *distances);
     *rows = bw_arena_alloc(ctx, k * sizeof **rows);
@@ -253,8 +265,9 @@ static bw_status rows_find(bw_ctx *ctx, const bw_shell *shell, const bw_index_se
     const bw_faiss_permit permit = {s->allowed->words, s->allowed->nbits, shell->rows,
                                     shell->rows ? shell->n : 0};
     char words[200] = "";
-    const int rc = bw_faiss_search(shell->ix, s->query, (int64_t)k, (int)effort, all ? NULL : &permit,
-                                   distances, *rows, words, sizeof words);
+    const int rc =
+        bw_faiss_search(shell->ix, s->query, (int64_t)k, (int)effort,
+                        all ? NULL : &permit, distances, *rows, words, sizeof words);
     if (rc != 0)
         return faiss_failed(ctx, BW_EINTERNAL, "search an index", rc, words);
     *found = 0;
@@ -263,8 +276,9 @@ static bw_status rows_find(bw_ctx *ctx, const bw_shell *shell, const bw_index_se
     return BW_OK;
 }
 
-static void rows_rescore(const bw_shell_kind *kind, const bw_shell *shell, const bw_index_search *s,
-                         const int64_t *found, size_t n, bw_topk *out)
+static void rows_rescore(const bw_shell_kind *kind, const bw_shell *shell,
+                         const bw_index_search *s, const int64_t *found, size_t n,
+                         bw_topk *out)
 {
     for (size_t i = 0; i < n; i++) {
         bw_require(found[i] >= 0 && (size_t)found[i] < shell->n);
@@ -274,8 +288,9 @@ static void rows_rescore(const bw_shell_kind *kind, const bw_shell *shell, const
     }
 }
 
-bw_status bw_shell__search(bw_ctx *ctx, const bw_shell_kind *kind, const bw_shell *shell,
-                           const bw_index_search *s, bool all, bw_topk *out)
+bw_status bw_shell__search(bw_ctx *ctx, const bw_shell_kind *kind,
+                           const bw_shell *shell, const bw_index_search *s, bool all,
+                           bw_topk *out)
 {
     const size_t allowed = shell_allowed(shell, s, all);
     if (allowed == 0)
@@ -286,16 +301,19 @@ bw_status bw_shell__search(bw_ctx *ctx, const bw_shell_kind *kind, const bw_shel
     const size_t want = s->k < allowed ? s->k : allowed;
     threads_one();
     while (a.effort > 0) {
-        /* HNSW: k = effort, or 1.7.3's heap of candidates would stay small (bw_faiss.h). */
+        /* HNSW: k = effort, or 1.7.3's heap of candidates would stay small
+         * (bw_faiss.h). */
         size_t k = kind->hnsw ? a.effort : s->k + SPARE;
         k = k < shell->n ? k : shell->n;
         int64_t *rows = NULL;
         size_t found = 0;
-        const bw_status status = rows_find(ctx, shell, s, all, a.effort, k, &rows, &found);
+        const bw_status status =
+            rows_find(ctx, shell, s, all, a.effort, k, &rows, &found);
         if (status != BW_OK)
             return status;
         if (found >= want) {
-            rows_rescore(kind, shell, s, rows, found < s->k + SPARE ? found : s->k + SPARE, out);
+            rows_rescore(kind, shell, s, rows,
+                         found < s->k + SPARE ? found : s->k + SPARE, out);
             return BW_OK;
         }
         a.effort = a.effort * 4 <= a.effort_max ? a.effort * 4 : 0;
@@ -310,12 +328,13 @@ bw_status bw_shell__write(bw_ctx *ctx, const bw_shell *shell, FILE *file)
 {
     const int rc = faiss_write_index(shell->ix, file);
     if (rc != 0)
-        return faiss_failed(ctx, BW_EINTERNAL, "save an index", rc, faiss_get_last_error());
+        return faiss_failed(ctx, BW_EINTERNAL, "save an index", rc,
+                            faiss_get_last_error());
     return BW_OK;
 }
 
-bw_status bw_shell__read(bw_ctx *ctx, const bw_shell_kind *kind, bw_shell *shell, const void *bytes,
-                         size_t n)
+bw_status bw_shell__read(bw_ctx *ctx, const bw_shell_kind *kind, bw_shell *shell,
+                         const void *bytes, size_t n)
 {
     threads_one();
     /* fmemopen wants a mutable buffer; with "rb" it does not write to it. */
@@ -326,7 +345,8 @@ bw_status bw_shell__read(bw_ctx *ctx, const bw_shell_kind *kind, bw_shell *shell
     fclose(file); /* read-only: nothing to lose */
     if (rc != 0) {
         shell->ix = NULL;
-        return faiss_failed(ctx, BW_ECORRUPT, "read an index", rc, faiss_get_last_error());
+        return faiss_failed(ctx, BW_ECORRUPT, "read an index", rc,
+                            faiss_get_last_error());
     }
     if (!bw_faiss_fits(shell->ix, kind->hnsw, metric_is_l2(kind->params.metric),
                        (int64_t)kind->params.dim, (int64_t)shell->n))
@@ -343,7 +363,8 @@ size_t bw_shell__bytes(const bw_shell_kind *kind, const bw_shell *shell)
     size_t bytes = shell->rows ? shell->n * sizeof *shell->rows : 0;
     if (!shell->ix)
         return bytes;
-    if (kind->hnsw) /* 2·M links on the ground level, about M/(M−1) · M above; level, offset */
+    if (kind->hnsw) /* 2·M links on the ground level, about M/(M−1) · M above; level,
+                       offset */
         return bytes + shell->n * (row + (2 * (size_t)kind->params.M + 2) * 4 + 12);
     return bytes + shell->n * (row + 8) + shell->nlist * row;
 }

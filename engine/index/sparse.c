@@ -2,10 +2,10 @@
  *
  * A query's lists are added into one array of sums in rising order of index, so a row's
  * sum is one fixed chain of roundings: the same bits in any segment, after any restart.
- * The array is one float a row (4 MB for a million rows) from the request's arena, which
- * beats merging cursors while partitions are small; a bitmap of touched rows keeps the
- * walk over the result short. Leaves out: upper bounds (WAND), compression, deletes (the
- * caller's bitmap). */
+ * The array is one float a row (4 MB for a million rows) from the request's arena,
+ * which beats merging cursors while partitions are small; a bitmap of touched rows
+ * keeps the walk over the result short. Leaves out: upper bounds (WAND), compression,
+ * deletes (the caller's bitmap). */
 #include "../base/map.h"
 #include "index.h"
 
@@ -99,15 +99,17 @@ static bool list_reserve(list *l)
     return true;
 }
 
-bw_status bw_sparse_add(bw_ctx *ctx, bw_sparse_index *ix, uint32_t row, const uint32_t *indices,
-                        const float *values, size_t n)
+bw_status bw_sparse_add(bw_ctx *ctx, bw_sparse_index *ix, uint32_t row,
+                        const uint32_t *indices, const float *values, size_t n)
 {
     /* A row that went back (out of order, or twice) would break every list's order. */
     if (row < ix->rows)
-        return bw_fail(ctx, BW_EINTERNAL, "sparse row %u comes after row %zu", row, ix->rows - 1);
+        return bw_fail(ctx, BW_EINTERNAL, "sparse row %u comes after row %zu", row,
+                       ix->rows - 1);
     for (size_t i = 1; i < n; i++)
         if (indices[i] <= indices[i - 1])
-            return bw_fail(ctx, BW_EINVALID, "sparse indices are not strictly ascending");
+            return bw_fail(ctx, BW_EINVALID,
+                           "sparse indices are not strictly ascending");
     /* Room for all of it first: a failure leaves no half row behind. */
     for (size_t i = 0; i < n; i++) {
         list *l = list_put(ix, indices[i]);
@@ -123,8 +125,8 @@ bw_status bw_sparse_add(bw_ctx *ctx, bw_sparse_index *ix, uint32_t row, const ui
     return BW_OK;
 }
 
-bw_status bw_sparse_df(bw_ctx *ctx, const bw_sparse_index *ix, const uint32_t *indices, size_t n,
-                       const bw_bitmap *live, uint64_t *df)
+bw_status bw_sparse_df(bw_ctx *ctx, const bw_sparse_index *ix, const uint32_t *indices,
+                       size_t n, const bw_bitmap *live, uint64_t *df)
 {
     (void)ctx;
     for (size_t i = 0; i < n; i++) {
@@ -147,9 +149,10 @@ static void list_sum(const list *l, float value, const bw_bitmap *allowed, float
     }
 }
 
-bw_status bw_sparse_search(bw_ctx *ctx, const bw_sparse_index *ix, const uint32_t *indices,
-                           const float *values, size_t n, const bw_bitmap *allowed,
-                           const bw_point_id *ids, uint32_t part, bw_topk *out)
+bw_status bw_sparse_search(bw_ctx *ctx, const bw_sparse_index *ix,
+                           const uint32_t *indices, const float *values, size_t n,
+                           const bw_bitmap *allowed, const bw_point_id *ids,
+                           uint32_t part, bw_topk *out)
 {
     assert(allowed != NULL);
     const size_t rows = ix->rows < allowed->nbits ? ix->rows : allowed->nbits;
@@ -157,7 +160,8 @@ bw_status bw_sparse_search(bw_ctx *ctx, const bw_sparse_index *ix, const uint32_
         return BW_OK;
     for (size_t i = 1; i < n; i++)
         if (indices[i] <= indices[i - 1])
-            return bw_fail(ctx, BW_EINVALID, "sparse indices are not strictly ascending");
+            return bw_fail(ctx, BW_EINVALID,
+                           "sparse indices are not strictly ascending");
     const bw_arena_mark mark = bw_arena_mark_get(ctx);
     float *sums = bw_arena_calloc(ctx, rows, sizeof *sums);
     bw_bitmap touched;
@@ -170,7 +174,8 @@ bw_status bw_sparse_search(bw_ctx *ctx, const bw_sparse_index *ix, const uint32_
         if (l)
             list_sum(l, values[i], allowed, sums, &touched);
     }
-    for (size_t r = bw_bitmap_next(&touched, 0); r < rows; r = bw_bitmap_next(&touched, r + 1)) {
+    for (size_t r = bw_bitmap_next(&touched, 0); r < rows;
+         r = bw_bitmap_next(&touched, r + 1)) {
         const float key = sums[r];
         if (key == 0 || key != key || !bw_topk_wants(out, key))
             continue;

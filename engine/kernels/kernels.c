@@ -50,7 +50,8 @@ static const bw_kernels *kernels_choose(void)
         const bw_kernels *k = bw_kernels_isa(forced);
         if (k)
             return k;
-        bw_log(BW_LOG_WARN, "kernels: BW_ISA names no level of this CPU, taking the best");
+        bw_log(BW_LOG_WARN,
+               "kernels: BW_ISA names no level of this CPU, taking the best");
     }
     const char *const best[] = {"avx512", "avx2"};
     for (size_t i = 0; i < sizeof best / sizeof *best; i++) {
@@ -64,7 +65,8 @@ static const bw_kernels *kernels_choose(void)
 const bw_kernels *bw_kernels_get(void)
 {
     /* Two threads may both choose; they choose the same table. Acquire and release are
-     * not needed for constant data, but they cost nothing on a path that is this cold. */
+     * not needed for constant data, but they cost nothing on a path that is this cold.
+     */
     static _Atomic(const bw_kernels *) chosen;
     const bw_kernels *k = atomic_load_explicit(&chosen, memory_order_acquire);
     if (!k) {
@@ -93,7 +95,8 @@ void bw_normalize_f32(float *v, size_t dim)
         v[i] = (float)((double)v[i] * scale);
 }
 
-float bw_metric_key(const bw_kernels *k, bw_metric metric, const float *a, const float *b, size_t dim)
+float bw_metric_key(const bw_kernels *k, bw_metric metric, const float *a,
+                    const float *b, size_t dim)
 {
     float key;
     switch (metric) {

@@ -43,22 +43,22 @@ static float bw_l1_f32_scalar(const float *a, const float *b, size_t dim)
     return sums_fold(s);
 }
 
-static void bw_dot_rows_f32_scalar(const float *query, const float *rows, size_t n, size_t dim,
-                                   float *out)
+static void bw_dot_rows_f32_scalar(const float *query, const float *rows, size_t n,
+                                   size_t dim, float *out)
 {
     for (size_t i = 0; i < n; i++)
         out[i] = bw_dot_f32_scalar(query, rows + i * dim, dim);
 }
 
-static void bw_l2sq_rows_f32_scalar(const float *query, const float *rows, size_t n, size_t dim,
-                                    float *out)
+static void bw_l2sq_rows_f32_scalar(const float *query, const float *rows, size_t n,
+                                    size_t dim, float *out)
 {
     for (size_t i = 0; i < n; i++)
         out[i] = bw_l2sq_f32_scalar(query, rows + i * dim, dim);
 }
 
-static void bw_l1_rows_f32_scalar(const float *query, const float *rows, size_t n, size_t dim,
-                                  float *out)
+static void bw_l1_rows_f32_scalar(const float *query, const float *rows, size_t n,
+                                  size_t dim, float *out)
 {
     for (size_t i = 0; i < n; i++)
         out[i] = bw_l1_f32_scalar(query, rows + i * dim, dim);

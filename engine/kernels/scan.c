@@ -9,11 +9,13 @@
 #include <math.h>
 
 enum {
-    RUN_MAX = 128,         /* rows of one kernel call; 512 bytes of keys */
-    PREFETCH_LINES_MAX = 24 /* of the next lone row: its head; the stream does the rest */
+    RUN_MAX = 128, /* rows of one kernel call; 512 bytes of keys */
+    PREFETCH_LINES_MAX =
+        24 /* of the next lone row: its head; the stream does the rest */
 };
 
-typedef void rows_fn(const float *query, const float *rows, size_t n, size_t dim, float *out);
+typedef void rows_fn(const float *query, const float *rows, size_t n, size_t dim,
+                     float *out);
 
 /* Turns sums into ranking keys: as bw_metric_key does. */
 static void keys_turn(bw_metric metric, float *keys, size_t n)
@@ -36,12 +38,14 @@ static void keys_push(const float *keys, size_t first, size_t n, const bw_point_
     for (size_t i = 0; i < n; i++) {
         if (!bw_topk_wants(out, keys[i]))
             continue;
-        const bw_candidate c = {keys[i], part, row0 + (uint32_t)(first + i), ids[first + i]};
+        const bw_candidate c = {keys[i], part, row0 + (uint32_t)(first + i),
+                                ids[first + i]};
         bw_topk_push(out, &c);
     }
 }
 
-/* The end of the run of set bits that begins at `from` (whose bit is set), at most `to`. */
+/* The end of the run of set bits that begins at `from` (whose bit is set), at most
+ * `to`. */
 static size_t run_end(const bw_bitmap *b, size_t from, size_t to)
 {
     size_t i = from;
@@ -64,9 +68,9 @@ static void row_prefetch(const float *row, size_t dim)
         __builtin_prefetch(p + o, 0, 3);
 }
 
-void bw_scan_f32(const bw_kernels *k, bw_metric metric, const float *query, const float *rows,
-                 size_t n, size_t dim, const bw_bitmap *allowed, const bw_point_id *ids,
-                 uint32_t part, uint32_t row0, bw_topk *out)
+void bw_scan_f32(const bw_kernels *k, bw_metric metric, const float *query,
+                 const float *rows, size_t n, size_t dim, const bw_bitmap *allowed,
+                 const bw_point_id *ids, uint32_t part, uint32_t row0, bw_topk *out)
 {
     rows_fn *fn = metric == BW_METRIC_EUCLID      ? k->l2sq_rows_f32
                   : metric == BW_METRIC_MANHATTAN ? k->l1_rows_f32
@@ -85,6 +89,7 @@ void bw_scan_f32(const bw_kernels *k, bw_metric metric, const float *query, cons
         fn(query, rows + i * dim, end - i, dim, keys);
         keys_turn(metric, keys, end - i);
         keys_push(keys, i, end - i, ids, part, row0, out);
-        i = next < n && !bw_bitmap_get(allowed, next) ? bw_bitmap_next(allowed, next) : next;
+        i = next < n && !bw_bitmap_get(allowed, next) ? bw_bitmap_next(allowed, next)
+                                                      : next;
     }
 }

@@ -1,7 +1,7 @@
 /* The n-th allocation fails, once and for good, for n = 1, 2, 3 … until a run is clean:
  * building, saving, loading and searching each kind ends in BW_OK or BW_ENOMEM, with
- * nothing leaked (the sanitizer looks) and nothing half made. FAISS's own allocations go
- * through C++ and are out of reach here. */
+ * nothing leaked (the sanitizer looks) and nothing half made. FAISS's own allocations
+ * go through C++ and are out of reach here. */
 #include "engine/index/index.h"
 #include "engine/kernels/kernels.h"
 #include "rnd.h"
@@ -82,15 +82,25 @@ static bw_status search(const fixture *f, bw_ctx *ctx, const bw_index *ix)
     bw_candidate items[K];
     bw_topk t;
     bw_topk_init(&t, items, K);
-    const bw_index_search s = {.query = f->rows, .k = K, .allowed = &f->allowed, .ids = f->ids, .rows = f->rows};
+    const bw_index_search s = {.query = f->rows,
+                               .k = K,
+                               .allowed = &f->allowed,
+                               .ids = f->ids,
+                               .rows = f->rows};
     const bw_status status = ix->ops->search(ctx, ix, &s, &t);
     assert_true(status != BW_OK || t.n == K);
     return status;
 }
 
-static bw_status use(const fixture *f, bw_ctx *ctx, const bw_index_ops *ops, bw_metric metric)
+static bw_status use(const fixture *f, bw_ctx *ctx, const bw_index_ops *ops,
+                     bw_metric metric)
 {
-    const bw_index_params p = {.metric = metric, .dim = DIM, .M = 4, .ef_construction = 8, .nlist = 4, .seed = 1};
+    const bw_index_params p = {.metric = metric,
+                               .dim = DIM,
+                               .M = 4,
+                               .ef_construction = 8,
+                               .nlist = 4,
+                               .seed = 1};
     bw_index *ix = NULL, *again = NULL;
     bw_buf x = {0};
     bw_status status = ops->build(ctx, &p, f->rows, N, &ix);

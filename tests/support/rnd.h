@@ -1,5 +1,6 @@
 /* Random numbers of the tests: one small generator (SplitMix64), seeded from BW_SEED in
- * the environment or by a constant, and printed, so that any failure can be run again. */
+ * the environment or by a constant, and printed, so that any failure can be run again.
+ */
 #ifndef BW_TEST_RND_H
 #define BW_TEST_RND_H
 #include <math.h>
@@ -28,8 +29,14 @@ static inline uint64_t rnd_u64(rnd *r)
     return z ^ z >> 31;
 }
 /* 0 … n-1, n > 0; the bias of a modulus is of no account here. */
-static inline size_t rnd_below(rnd *r, size_t n) { return (size_t)(rnd_u64(r) % n); }
-static inline double rnd_unit(rnd *r) { return (double)(rnd_u64(r) >> 11) * 0x1p-53; }
+static inline size_t rnd_below(rnd *r, size_t n)
+{
+    return (size_t)(rnd_u64(r) % n);
+}
+static inline double rnd_unit(rnd *r)
+{
+    return (double)(rnd_u64(r) >> 11) * 0x1p-53;
+}
 static inline double rnd_gauss(rnd *r) /* Box and Muller */
 {
     const double u = 1.0 - rnd_unit(r), v = rnd_unit(r);

@@ -7,8 +7,8 @@
  *                          bw_write, sealing after SEAL rows (0 = the default)
  *         search KIND EF   every query alone, k = 10; EF 0 = the kind's own choice
  *         quit
- * stdout: one JSON object a line: {"seconds": s, "cpu": s} and, of a search, "rows": the
- * row numbers found, k a query, -1 where there is none.
+ * stdout: one JSON object a line: {"seconds": s, "cpu": s} and, of a search, "rows":
+ * the row numbers found, k a query, -1 where there is none.
  *
  * Only the searches are timed: the clocks are read around the loop, answers are printed
  * after it. cpu is the calling thread's own time, for machines that are shared. */
@@ -62,7 +62,8 @@ static timer timer_stop(timer begin)
 }
 static void timer_print(timer t)
 {
-    printf("{\"seconds\": %.6f, \"cpu\": %.6f", (double)t.wall * 1e-9, (double)t.cpu * 1e-9);
+    printf("{\"seconds\": %.6f, \"cpu\": %.6f", (double)t.wall * 1e-9,
+           (double)t.cpu * 1e-9);
 }
 
 static int bench_fail(const char *what, const char *detail)
@@ -84,9 +85,11 @@ static int bench_build(bench *b, const char *kind)
     const bw_index_ops *ops = bw_index_kind(kind);
     if (!ops || b->nbuilt == KINDS_MAX)
         return bench_fail("unknown kind", kind);
-    const bw_index_params p = {.metric = b->metric, .dim = (uint32_t)b->rows.dim, .seed = 1};
+    const bw_index_params p = {
+        .metric = b->metric, .dim = (uint32_t)b->rows.dim, .seed = 1};
     const timer begin = timer_start();
-    if (ops->build(b->ctx, &p, b->rows.values, b->rows.n, &b->built[b->nbuilt]) != BW_OK)
+    if (ops->build(b->ctx, &p, b->rows.values, b->rows.n, &b->built[b->nbuilt]) !=
+        BW_OK)
         return bench_fail(kind, bw_ctx_message(b->ctx));
     timer_print(timer_stop(begin));
     printf(", \"bytes\": %zu}\n", ops->bytes(b->built[b->nbuilt]));
@@ -142,8 +145,10 @@ static bw_status engine_fill(bench *b, size_t from, size_t n)
         vectors[i] = (bw_vector){.values = b->rows.values + (from + i) * b->rows.dim,
                                  .n = (uint32_t)b->rows.dim};
         vectors[i].name = (bw_str){"", 0};
-        points[i] = (bw_point){.id = {0, from + i, 0, 0}, .class_id = b->class_id,
-                               .vectors = &vectors[i], .nvectors = 1};
+        points[i] = (bw_point){.id = {0, from + i, 0, 0},
+                               .class_id = b->class_id,
+                               .vectors = &vectors[i],
+                               .nvectors = 1};
     }
     const bw_op op = {.kind = BW_OP_UPSERT, .points = points, .npoints = (uint32_t)n};
     bw_write_result result;
@@ -155,8 +160,10 @@ static bw_status engine_make(bench *b, uint32_t seal)
     bw_engine_options options = BW_ENGINE_OPTIONS_INIT;
     options.seal_rows = seal;
     options.adopt_rows = seal ? 1024 : 0;
-    const bw_vector_spec vector = {{"", 0}, (uint32_t)b->rows.dim, b->metric, false, false};
-    const bw_collection_info info = {.tenant = TENANT, .name = NAME, .vectors = &vector, .nvectors = 1};
+    const bw_vector_spec vector = {
+        {"", 0}, (uint32_t)b->rows.dim, b->metric, false, false};
+    const bw_collection_info info = {
+        .tenant = TENANT, .name = NAME, .vectors = &vector, .nvectors = 1};
     memset(b->class_id.bytes, 7, sizeof b->class_id.bytes);
     bw_status status = bw_engine_open(b->ctx, b->folder, &options, &b->engine);
     if (status == BW_OK)
@@ -187,13 +194,17 @@ static int engine_build(bench *b, uint32_t seal)
 static int engine_search(bench *b, uint32_t effort)
 {
     const bw_permit permit = {&b->class_id, 1};
-    const bw_read read = {.tenant = TENANT, .name = NAME, .permit = &permit, .now_ns = bw_clock_unix_ns()};
+    const bw_read read = {.tenant = TENANT,
+                          .name = NAME,
+                          .permit = &permit,
+                          .now_ns = bw_clock_unix_ns()};
     const timer begin = timer_start();
     for (size_t q = 0; q < b->queries.n; q++) {
         bw_query query = {.kind = BW_QUERY_NEAREST, .limit = K, .ef_search = effort};
         query.using_name = (bw_str){"", 0};
-        query.target.vector = (bw_vector){.values = b->queries.values + q * b->queries.dim,
-                                          .n = (uint32_t)b->queries.dim};
+        query.target.vector =
+            (bw_vector){.values = b->queries.values + q * b->queries.dim,
+                        .n = (uint32_t)b->queries.dim};
         bw_result *result = NULL;
         if (bw_query_run(b->ctx, b->engine, &read, &query, 1, &result) != BW_OK)
             return bench_fail("engine", bw_ctx_message(b->ctx));
@@ -207,7 +218,8 @@ static int engine_search(bench *b, uint32_t effort)
     return found_print(b, timer_stop(begin));
 }
 
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+static int remove_one(const char *path, const struct stat *st, int flag,
+                      struct FTW *ftw)
 {
     (void)st, (void)flag, (void)ftw;
     return remove(path);

@@ -1,7 +1,8 @@
 /* Every index kind against the contract of index.h: what comes back, how much, in which
- * order; saving and loading; damaged bytes and other failures of FAISS end as a status. */
-#include "engine/index/index.h"
+ * order; saving and loading; damaged bytes and other failures of FAISS end as a status.
+ */
 #include "engine/index/bw_faiss.h"
+#include "engine/index/index.h"
 #include "engine/kernels/kernels.h"
 #include "rnd.h"
 
@@ -65,7 +66,8 @@ static int teardown(void **state)
 
 static bw_index_params params(bw_metric metric)
 {
-    return (bw_index_params){.metric = metric, .dim = DIM, .seed = 9};
+    return (bw_index_params){
+        .metric = metric, .dim = DIM, .ef_construction = 40, .seed = 9};
 }
 
 static bw_index *build(fixture *f, const char *kind, bw_metric metric, size_t n)
@@ -86,12 +88,18 @@ static void allow(fixture *f, size_t n, double fraction)
             bw_bitmap_set(&f->allowed, i);
 }
 
-static size_t search(fixture *f, const bw_index *ix, const float *query, size_t k, bw_candidate *out)
+static size_t search(fixture *f, const bw_index *ix, const float *query, size_t k,
+                     bw_candidate *out)
 {
     bw_topk t;
     bw_topk_init(&t, out, k);
-    const bw_index_search s = {.query = query, .k = k, .allowed = &f->allowed, .ids = f->ids,
-                               .part = 2, .row0 = 100, .rows = f->rows};
+    const bw_index_search s = {.query = query,
+                               .k = k,
+                               .allowed = &f->allowed,
+                               .ids = f->ids,
+                               .part = 2,
+                               .row0 = 100,
+                               .rows = f->rows};
     assert_int_equal(ix->ops->search(f->ctx, ix, &s, &t), BW_OK);
     bw_topk_sort(&t);
     bw_ctx_reset(f->ctx);
@@ -105,14 +113,16 @@ static void query_make(fixture *f, float query[DIM])
     bw_normalize_f32(query, DIM);
 }
 
-static void check_hits(fixture *f, bw_metric metric, const float *query, const bw_candidate *c, size_t n)
+static void check_hits(fixture *f, bw_metric metric, const float *query,
+                       const bw_candidate *c, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const size_t row = c[i].row - 100;
         assert_true(bw_bitmap_get(&f->allowed, row));
         assert_int_equal(c[i].part, 2);
         assert_int_equal(bw_point_id_cmp(&c[i].id, &f->ids[row]), 0);
-        const float key = bw_metric_key(bw_kernels_get(), metric, query, f->rows + row * DIM, DIM);
+        const float key =
+            bw_metric_key(bw_kernels_get(), metric, query, f->rows + row * DIM, DIM);
         assert_memory_equal(&key, &c[i].key, sizeof key);
         if (i) /* strictly: nothing comes back twice */
             assert_true(bw_candidate_cmp(&c[i - 1], &c[i]) < 0);
@@ -151,13 +161,15 @@ static void test_index__gives_as_many_as_are_allowed(void **state)
         }
 }
 
-/* Recall on real vectors is tests/recall; this is the sanity of each metric's direction. */
+/* Recall on real vectors is tests/recall; this is the sanity of each metric's
+ * direction. */
 static void test_index__finds_nearly_what_flat_finds(void **state)
 {
     fixture *f = *state;
     for (size_t kd = 1; kd < NKINDS; kd++)
         for (int m = 0; m < 3; m++) {
-            bw_index *flat = build(f, "flat", (bw_metric)m, N), *ix = build(f, kinds[kd], (bw_metric)m, N);
+            bw_index *flat = build(f, "flat", (bw_metric)m, N),
+                     *ix = build(f, kinds[kd], (bw_metric)m, N);
             size_t hits = 0;
             for (size_t q = 0; q < 40; q++) {
                 float query[DIM];
@@ -171,7 +183,8 @@ static void test_index__finds_nearly_what_flat_finds(void **state)
                         hits += want[i].row == got[j].row;
             }
             print_message("%s metric %d: %zu of %d\n", kinds[kd], m, hits, 40 * K);
-            assert_true(hits >= 40 * K * 85 / 100); /* random directions are the hardest case */
+            assert_true(hits >=
+                        40 * K * 85 / 100); /* random directions are the hardest case */
             flat->ops->free(flat);
             ix->ops->free(ix);
         }
@@ -182,7 +195,8 @@ static void test_index__results_chain_over_segments(void **state)
     fixture *f = *state;
     float query[DIM];
     query_make(f, query);
-    bw_index *whole = build(f, "flat", BW_METRIC_DOT, N), *half = build(f, "flat", BW_METRIC_DOT, N / 2);
+    bw_index *whole = build(f, "flat", BW_METRIC_DOT, N),
+             *half = build(f, "flat", BW_METRIC_DOT, N / 2);
     bw_candidate want[K], got[K];
     allow(f, N, 1);
     search(f, whole, query, K, want);
@@ -191,8 +205,13 @@ static void test_index__results_chain_over_segments(void **state)
     allow(f, N / 2, 1);
     for (uint32_t i = 0; i < 2; i++) {
         const size_t from = i * (N / 2);
-        const bw_index_search s = {.query = query, .k = K, .allowed = &f->allowed, .ids = f->ids + from,
-                                   .part = 2, .row0 = 100 + (uint32_t)from, .rows = f->rows + from * DIM};
+        const bw_index_search s = {.query = query,
+                                   .k = K,
+                                   .allowed = &f->allowed,
+                                   .ids = f->ids + from,
+                                   .part = 2,
+                                   .row0 = 100 + (uint32_t)from,
+                                   .rows = f->rows + from * DIM};
         assert_int_equal(half->ops->search(f->ctx, half, &s, &t), BW_OK);
     }
     bw_topk_sort(&t);
@@ -208,7 +227,8 @@ static void test_index__same_rows_give_same_bytes_and_answers(void **state)
     for (size_t kd = 1; kd < NKINDS; kd++)
         for (int m = 0; m < 3; m++) {
             const bw_index_params p = params((bw_metric)m);
-            bw_index *a = build(f, kinds[kd], (bw_metric)m, N), *b = build(f, kinds[kd], (bw_metric)m, N), *c = NULL;
+            bw_index *a = build(f, kinds[kd], (bw_metric)m, N),
+                     *b = build(f, kinds[kd], (bw_metric)m, N), *c = NULL;
             bw_buf x = {0}, y = {0};
             assert_int_equal(a->ops->save(f->ctx, a, &x), BW_OK);
             assert_int_equal(b->ops->save(f->ctx, b, &y), BW_OK);
@@ -244,10 +264,11 @@ static bool build_elsewhere(fixture *f, const char *isa, bw_metric metric, FILE 
         bw_index *ix = NULL;
         bw_buf x = {0};
         p.ef_construction = 30; /* the scalar kernels are slow in a debug build */
-        bool done = strcmp(bw_kernels_get()->isa, isa) == 0 &&
-                    bw_index_kind("faiss-hnsw")->build(f->ctx, &p, f->rows, N, &ix) == BW_OK &&
-                    ix->ops->save(f->ctx, ix, &x) == BW_OK &&
-                    fwrite(x.ptr, 1, x.len, to) == x.len && fflush(to) == 0;
+        bool done =
+            strcmp(bw_kernels_get()->isa, isa) == 0 &&
+            bw_index_kind("faiss-hnsw")->build(f->ctx, &p, f->rows, N, &ix) == BW_OK &&
+            ix->ops->save(f->ctx, ix, &x) == BW_OK &&
+            fwrite(x.ptr, 1, x.len, to) == x.len && fflush(to) == 0;
         _exit(done ? 0 : 1);
     }
     int status;
@@ -275,7 +296,8 @@ static void test_index__hnsw_has_the_same_bytes_on_every_isa(void **state)
                 a = getc(files[0]);
                 b = s ? getc(files[s]) : a;
                 if (a != b)
-                    fail_msg("%s differs from scalar at byte %zu, metric %d", isas[s], bytes, m);
+                    fail_msg("%s differs from scalar at byte %zu, metric %d", isas[s],
+                             bytes, m);
             }
             assert_true(bytes > N * DIM * sizeof(float));
         }
@@ -315,7 +337,8 @@ static void test_index__cut_or_foreign_bytes_are_refused(void **state)
         assert_int_equal(other->load(f->ctx, &p, x.ptr, x.len, &bad), BW_ECORRUPT);
         for (size_t at = 0; at < 64; at++) { /* each byte of our own header */
             x.ptr[at] ^= 0x40;
-            assert_int_equal(ix->ops->load(f->ctx, &p, x.ptr, x.len, &bad), BW_ECORRUPT);
+            assert_int_equal(ix->ops->load(f->ctx, &p, x.ptr, x.len, &bad),
+                             BW_ECORRUPT);
             x.ptr[at] ^= 0x40;
         }
         assert_null(bad);
@@ -358,7 +381,8 @@ static void test_index__manhattan_is_flat_alone(void **state)
         const bw_index_ops *ops = bw_index_kind(kinds[kd]);
         bw_index *ix = NULL;
         assert_true(ops->metrics[BW_METRIC_MANHATTAN] == (kd == 0));
-        assert_int_equal(ops->build(f->ctx, &p, f->rows, N, &ix), kd == 0 ? BW_OK : BW_EINVALID);
+        assert_int_equal(ops->build(f->ctx, &p, f->rows, N, &ix),
+                         kd == 0 ? BW_OK : BW_EINVALID);
         ops->free(ix);
     }
 }
@@ -369,13 +393,16 @@ static void test_index__bad_parameters_are_refused(void **state)
     bw_index *ix = NULL;
     bw_index_params p = params(BW_METRIC_DOT);
     p.M = 100000;
-    assert_int_equal(bw_index_kind("faiss-hnsw")->build(f->ctx, &p, f->rows, N, &ix), BW_EINVALID);
+    assert_int_equal(bw_index_kind("faiss-hnsw")->build(f->ctx, &p, f->rows, N, &ix),
+                     BW_EINVALID);
     p = params(BW_METRIC_DOT);
     p.nlist = 1u << 30;
-    assert_int_equal(bw_index_kind("faiss-ivf")->build(f->ctx, &p, f->rows, N, &ix), BW_EINVALID);
+    assert_int_equal(bw_index_kind("faiss-ivf")->build(f->ctx, &p, f->rows, N, &ix),
+                     BW_EINVALID);
     p = params(BW_METRIC_DOT);
     p.dim = 0;
-    assert_int_equal(bw_index_kind("faiss-ivf")->build(f->ctx, &p, f->rows, N, &ix), BW_EINVALID);
+    assert_int_equal(bw_index_kind("faiss-ivf")->build(f->ctx, &p, f->rows, N, &ix),
+                     BW_EINVALID);
     assert_null(ix);
     assert_null(bw_index_kind("cagra"));
     assert_null(bw_index_kind(NULL));
@@ -398,7 +425,8 @@ static void test_index__empty_and_tiny_segments_work(void **state)
                     bw_buf x = {0};
                     bw_index *again = NULL;
                     assert_int_equal(ix->ops->save(f->ctx, ix, &x), BW_OK);
-                    assert_int_equal(ix->ops->load(f->ctx, &p, x.ptr, x.len, &again), BW_OK);
+                    assert_int_equal(ix->ops->load(f->ctx, &p, x.ptr, x.len, &again),
+                                     BW_OK);
                     assert_int_equal(search(f, again, query, K, got), n);
                     again->ops->free(again);
                     bw_buf_clear(&x);
@@ -436,15 +464,22 @@ static void test_index__extreme_lengths_are_scanned(void **state)
         for (size_t kd = 1; kd < NKINDS; kd++) {
             const bw_index_params p = params((bw_metric)m);
             bw_index *ix = NULL;
-            assert_int_equal(bw_index_kind(kinds[kd])->build(f->ctx, &p, rows, 2 * MANY, &ix), BW_OK);
+            assert_int_equal(
+                bw_index_kind(kinds[kd])->build(f->ctx, &p, rows, 2 * MANY, &ix),
+                BW_OK);
             bw_candidate got[K], want[K];
             bw_topk g, w;
             bw_topk_init(&g, got, K);
             bw_topk_init(&w, want, K);
             allow(f, 2 * MANY, 1);
-            const bw_index_search s = {.query = query, .k = K, .allowed = &f->allowed, .ids = f->ids, .rows = rows};
+            const bw_index_search s = {.query = query,
+                                       .k = K,
+                                       .allowed = &f->allowed,
+                                       .ids = f->ids,
+                                       .rows = rows};
             assert_int_equal(ix->ops->search(f->ctx, ix, &s, &g), BW_OK);
-            bw_scan_f32(bw_kernels_get(), (bw_metric)m, query, rows, 2 * MANY, DIM, &f->allowed, f->ids, 0, 0, &w);
+            bw_scan_f32(bw_kernels_get(), (bw_metric)m, query, rows, 2 * MANY, DIM,
+                        &f->allowed, f->ids, 0, 0, &w);
             bw_topk_sort(&g);
             bw_topk_sort(&w);
             assert_int_equal(g.n, K);
@@ -487,8 +522,13 @@ static void *job_run(void *arg)
     for (int i = 0; i < 30 && j->status == BW_OK; i++) {
         bw_topk t;
         bw_topk_init(&t, j->got, K);
-        const bw_index_search s = {.query = j->query, .k = K, .allowed = &j->f->allowed, .ids = j->f->ids,
-                                   .part = 2, .row0 = 100, .rows = j->f->rows};
+        const bw_index_search s = {.query = j->query,
+                                   .k = K,
+                                   .allowed = &j->f->allowed,
+                                   .ids = j->f->ids,
+                                   .part = 2,
+                                   .row0 = 100,
+                                   .rows = j->f->rows};
         j->status = j->ix->ops->search(ctx, j->ix, &s, &t);
         bw_topk_sort(&t);
     }
@@ -516,7 +556,8 @@ static void test_index__threads_share_one_index(void **state)
         for (size_t i = 0; i < THREADS; i++) {
             assert_int_equal(pthread_join(threads[i], NULL), 0);
         }
-        for (size_t i = 0; i < THREADS; i++) { /* when no thread uses this stack any more */
+        for (size_t i = 0; i < THREADS;
+             i++) { /* when no thread uses this stack any more */
             assert_int_equal(jobs[i].status, BW_OK);
             check_same(jobs[i].got, want, K);
         }
@@ -536,7 +577,8 @@ static void test_faiss__names_its_version(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_index__hnsw_has_the_same_bytes_on_every_isa), /* first: it forks */
+        cmocka_unit_test(
+            test_index__hnsw_has_the_same_bytes_on_every_isa), /* first: it forks */
         cmocka_unit_test(test_index__gives_as_many_as_are_allowed),
         cmocka_unit_test(test_index__finds_nearly_what_flat_finds),
         cmocka_unit_test(test_index__results_chain_over_segments),

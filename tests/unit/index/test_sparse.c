@@ -50,7 +50,9 @@ static int setup(void **state)
         if (i % 7 == 3)
             continue; /* rows without this vector */
         row_make(&f->r, &f->rows[i]);
-        assert_int_equal(bw_sparse_add(f->ctx, f->ix, i, f->rows[i].indices, f->rows[i].values, f->rows[i].n), BW_OK);
+        assert_int_equal(bw_sparse_add(f->ctx, f->ix, i, f->rows[i].indices,
+                                       f->rows[i].values, f->rows[i].n),
+                         BW_OK);
     }
     *state = f;
     return 0;
@@ -95,7 +97,9 @@ static void test_sparse__equals_a_plain_loop(void **state)
                 bw_bitmap_unset(&f->allowed, i);
         bw_topk_init(&g, got, K);
         bw_topk_init(&w, want, K);
-        assert_int_equal(bw_sparse_search(f->ctx, f->ix, q.indices, q.values, q.n, &f->allowed, f->ids, 5, &g), BW_OK);
+        assert_int_equal(bw_sparse_search(f->ctx, f->ix, q.indices, q.values, q.n,
+                                          &f->allowed, f->ids, 5, &g),
+                         BW_OK);
         for (uint32_t i = 0; i < ROWS; i++) {
             bool shared;
             const float s = plain_score(&q, &f->rows[i], &shared);
@@ -156,8 +160,10 @@ static void test_sparse__refuses_disorder_and_keeps_its_state(void **state)
     bw_candidate item;
     bw_topk t;
     bw_topk_init(&t, &item, 1);
-    assert_int_equal(bw_sparse_search(f->ctx, ix, down, v, 2, &all, f->ids, 0, &t), BW_EINVALID);
-    assert_int_equal(bw_sparse_search(f->ctx, ix, up, v, 0, &all, f->ids, 0, &t), BW_OK);
+    assert_int_equal(bw_sparse_search(f->ctx, ix, down, v, 2, &all, f->ids, 0, &t),
+                     BW_EINVALID);
+    assert_int_equal(bw_sparse_search(f->ctx, ix, up, v, 0, &all, f->ids, 0, &t),
+                     BW_OK);
     assert_int_equal(t.n, 0);
     bw_bitmap_free(&all);
     bw_sparse_free(ix);

@@ -31,8 +31,9 @@ static float value(rnd *r, kind k)
     case HUGE_VALUES: /* squares overflow now and then */
         return ldexpf((float)rnd_gauss(r), 50 + (int)rnd_below(r, 20));
     case MIXED:
-        return rnd_below(r, 8) == 0 ? (rnd_below(r, 2) ? 0.0f : -0.0f)
-                                    : ldexpf((float)rnd_gauss(r), (int)rnd_below(r, 240) - 130);
+        return rnd_below(r, 8) == 0
+                   ? (rnd_below(r, 2) ? 0.0f : -0.0f)
+                   : ldexpf((float)rnd_gauss(r), (int)rnd_below(r, 240) - 130);
     case ORDINARY:
     default:
         return (float)rnd_gauss(r);
@@ -81,7 +82,8 @@ static uint32_t bits(float x)
 }
 
 typedef float one_fn(const float *a, const float *b, size_t dim);
-typedef void rows_fn(const float *q, const float *rows, size_t n, size_t dim, float *out);
+typedef void rows_fn(const float *q, const float *rows, size_t n, size_t dim,
+                     float *out);
 
 static one_fn *op_one(const bw_kernels *k, int op)
 {
@@ -103,8 +105,10 @@ static void check_bits(const fixture *f, const bw_kernels *k, size_t dim, size_t
         for (size_t i = 0; i < n; i++) {
             const float one = op_one(k, op)(f->query, f->rows + i * dim, dim);
             if (bits(one) != bits(want[i]) || bits(got[i]) != bits(want[i]))
-                fail_msg("%s op %d dim %zu row %zu of %zu: %a alone, %a among rows, oracle %a",
-                         k->isa, op, dim, i, n, (double)one, (double)got[i], (double)want[i]);
+                fail_msg("%s op %d dim %zu row %zu of %zu: %a alone, %a among rows, "
+                         "oracle %a",
+                         k->isa, op, dim, i, n, (double)one, (double)got[i],
+                         (double)want[i]);
         }
     }
 }
@@ -134,7 +138,8 @@ static void test_kernels__same_bits_on_every_isa(void **state)
     }
 }
 
-/* A product that underflows leaves a sum of −0; padding the tail would turn it to +0. */
+/* A product that underflows leaves a sum of −0; padding the tail would turn it to +0.
+ */
 static void test_kernels__tail_leaves_other_sums_alone(void **state)
 {
     (void)state;
@@ -152,7 +157,8 @@ static void test_kernels__tail_leaves_other_sums_alone(void **state)
             c[i] = 1e-30f;
         assert_true(signbit(k->dot_f32(all, c, 16)));
         assert_false(signbit(k->dot_f32(a, b, 1)));
-        assert_int_equal(bits(k->dot_f32(a, b, 17)), bits(bw_kernels_isa("scalar")->dot_f32(a, b, 17)));
+        assert_int_equal(bits(k->dot_f32(a, b, 17)),
+                         bits(bw_kernels_isa("scalar")->dot_f32(a, b, 17)));
     }
 }
 
@@ -170,14 +176,18 @@ static void test_kernels__within_budget_of_f64(void **state)
             sum[2] += fabs(d), mass[2] += fabs(d);
         }
         for (int op = 0; op < 3; op++) {
-            const double got = (double)op_one(bw_kernels_get(), op)(f->query, f->rows, dim);
-            /* dim/16 steps and 4 folds of half an ulp each, 2 more for a rounded a−b. */
-            const double budget = ((double)dim / 16 + 7) * 0x1p-24 * mass[op] + (double)FLT_TRUE_MIN;
+            const double got =
+                (double)op_one(bw_kernels_get(), op)(f->query, f->rows, dim);
+            /* dim/16 steps and 4 folds of half an ulp each, 2 more for a rounded a−b.
+             */
+            const double budget =
+                ((double)dim / 16 + 7) * 0x1p-24 * mass[op] + (double)FLT_TRUE_MIN;
             const double error = fabs(got - sum[op]);
             if (error / budget > worst)
                 worst = error / budget;
             if (error > budget)
-                fail_msg("op %d dim %zu: %.9g, oracle %.17g, budget %.3g", op, dim, got, sum[op], budget);
+                fail_msg("op %d dim %zu: %.9g, oracle %.17g, budget %.3g", op, dim, got,
+                         sum[op], budget);
         }
     }
     print_message("largest error: %.2f of the budget\n", worst);
@@ -269,7 +279,8 @@ static void test_metric_key__is_never_nan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kernels__environment_forces_a_level), /* first: it forks */
+        cmocka_unit_test(
+            test_kernels__environment_forces_a_level), /* first: it forks */
         cmocka_unit_test(test_kernels__same_bits_on_every_isa),
         cmocka_unit_test(test_kernels__tail_leaves_other_sums_alone),
         cmocka_unit_test(test_kernels__within_budget_of_f64),

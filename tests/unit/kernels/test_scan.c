@@ -63,7 +63,8 @@ static void allow(fixture *f, int density)
     }
 }
 
-static void check_against_loop(fixture *f, const bw_kernels *k, bw_metric metric, size_t n)
+static void check_against_loop(fixture *f, const bw_kernels *k, bw_metric metric,
+                               size_t n)
 {
     bw_candidate got[K], want[K];
     bw_topk g, w;
@@ -114,11 +115,12 @@ static void test_scan__nothing_allowed_finds_nothing(void **state)
     bw_topk t;
     bw_topk_init(&t, items, K);
     allow(f, 0);
-    bw_scan_f32(bw_kernels_get(), BW_METRIC_DOT, f->query, f->rows, N, DIM, &f->allowed, f->ids,
-                0, 0, &t);
+    bw_scan_f32(bw_kernels_get(), BW_METRIC_DOT, f->query, f->rows, N, DIM, &f->allowed,
+                f->ids, 0, 0, &t);
     assert_int_equal(t.n, 0);
     const bw_bitmap none = {NULL, 0}; /* rows past the bitmap's end are forbidden too */
-    bw_scan_f32(bw_kernels_get(), BW_METRIC_DOT, f->query, f->rows, N, DIM, &none, f->ids, 0, 0, &t);
+    bw_scan_f32(bw_kernels_get(), BW_METRIC_DOT, f->query, f->rows, N, DIM, &none,
+                f->ids, 0, 0, &t);
     assert_int_equal(t.n, 0);
 }
 
@@ -129,7 +131,8 @@ static void test_scan__forbidden_rows_are_never_loaded(void **state)
     fixture *f = *state;
     enum { PAGES = 300, PAGE_DIM = 1024 };
     const size_t page = PAGE_DIM * sizeof(float);
-    float *rows = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    float *rows = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(rows != MAP_FAILED);
     bw_bitmap allowed;
     assert_true(bw_bitmap_heap(PAGES, &allowed));
@@ -151,8 +154,8 @@ static void test_scan__forbidden_rows_are_never_loaded(void **state)
         bw_candidate items[PAGES];
         bw_topk t;
         bw_topk_init(&t, items, PAGES);
-        bw_scan_f32(bw_kernels_get(), (bw_metric)metric, query, rows, PAGES, PAGE_DIM, &allowed,
-                    f->ids, 0, 0, &t);
+        bw_scan_f32(bw_kernels_get(), (bw_metric)metric, query, rows, PAGES, PAGE_DIM,
+                    &allowed, f->ids, 0, 0, &t);
         assert_int_equal(t.n, n);
     }
     bw_bitmap_free(&allowed);

@@ -24,7 +24,8 @@ static void shuffle(rnd *r, bw_candidate *c, size_t n)
     }
 }
 
-/* Few distinct keys, ids and partitions, so that ties reach every level of the order. */
+/* Few distinct keys, ids and partitions, so that ties reach every level of the order.
+ */
 static size_t stream_make(rnd *r, bw_candidate *c)
 {
     const size_t n = rnd_below(r, N_MAX);
@@ -105,7 +106,7 @@ static void test_candidate__order_is_key_id_part_row(void **state)
     (void)state;
     const bw_point_id one = {0, 1, 0, 0}, two = {0, 2, 0, 0}, uuid = {0, 0, 1, 0};
     const bw_candidate sorted[] = {
-        {2, 9, 9, uuid}, {1, 9, 9, one}, {1, 0, 3, two}, {1, 1, 2, two},
+        {2, 9, 9, uuid}, {1, 9, 9, one},  {1, 0, 3, two},         {1, 1, 2, two},
         {1, 1, 3, two},  {1, 0, 0, uuid}, {-INFINITY, 0, 0, one},
     };
     const size_t n = sizeof sorted / sizeof *sorted;
