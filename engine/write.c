@@ -111,6 +111,8 @@ static bw_status is_left_alone(run *r, const bw_op *op, const bw_point *p, bool 
 {
     bool exists = false;
     *out = false;
+    if (!op->update_filter && op->mode == BW_UPDATE_UPSERT)
+        return BW_OK;
     for (uint32_t i = 0; i < r->o->nclasses; i++) {
         bw_overlay_class *k = &r->o->classes[i];
         if (!k->readable || !bw_overlay_sees(r->o, k, &p->id))

@@ -132,8 +132,6 @@ void bw_partition_release(bw_partition *p);
 /* The open file; the caller holds db_lock and gives it back before it opens another. */
 BW_MUST_USE bw_status bw_pool_get(bw_ctx *ctx, bw_partition *p, bw_db **out);
 void bw_pool_put(bw_partition *p);
-/* The file was just made and is open: takes it over, pinned. */
-void bw_pool_adopt(bw_partition *p, bw_db *db);
 void bw_pool_forget(bw_partition *p); /* closes it */
 void bw_pool_init(bw_pool *pool, uint32_t max);
 void bw_pool_clear(bw_pool *pool);

@@ -72,27 +72,15 @@ void bw_partition_release(bw_partition *p)
 
 bw_status bw_partition_create(bw_ctx *ctx, bw_partition *p)
 {
-    const char *wal = bw_arena_printf(ctx, "%s-wal", p->path);
-    if (!wal)
-        return BW_ENOMEM;
-    bw_status st =
-        bw_fs_unlink(ctx, p->path); /* left by a crash before it was recorded */
-    if (st == BW_OK)
-        st = bw_fs_unlink(ctx, wal);
-    bw_db *db;
-    if (st == BW_OK)
-        st = bw_partfile_create(ctx, p->path, &p->id, p->env->null_sync,
-                                &p->env->health, &db);
-    if (st != BW_OK)
-        return st;
-    st = bw_text_register(ctx, db);
-    if (st != BW_OK) {
-        bw_db_close(db);
-        return st;
+    /* A crash before the number was recorded may have left these. */
+    static const char *const suffixes[] = {"", "-journal", "-wal"};
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        const char *path = bw_arena_printf(ctx, "%s%s", p->path, suffixes[i]);
+        bw_status st = path ? bw_fs_unlink(ctx, path) : BW_ENOMEM;
+        if (st != BW_OK)
+            return st;
     }
-    bw_pool_adopt(p, db);
-    bw_pool_put(p);
-    return BW_OK;
+    return bw_partfile_create(ctx, p->path, &p->id, &p->env->health);
 }
 
 bw_status bw_partition_remove_files(bw_ctx *ctx, const char *dir, uint64_t number)

@@ -118,20 +118,6 @@ void bw_pool_put(bw_partition *p)
     pthread_mutex_unlock(&p->env->pool.lock);
 }
 
-void bw_pool_adopt(bw_partition *p, bw_db *db)
-{
-    bw_pool *pool = &p->env->pool;
-    pthread_mutex_lock(&pool->lock);
-    while (evict(pool))
-        ;
-    p->db = db;
-    p->pinned = true;
-    p->checked = true;
-    link_newest(pool, p);
-    pool->open++;
-    pthread_mutex_unlock(&pool->lock);
-}
-
 void bw_pool_forget(bw_partition *p)
 {
     bw_pool *pool = &p->env->pool;

@@ -25,6 +25,22 @@ bw_status bw_fs_sync_dir(bw_ctx *ctx, const char *path)
     return bw_failpoint(ctx, "fs.synced_dir");
 }
 
+bw_status bw_fs_sync_file(bw_ctx *ctx, const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return bw_fail_errno(ctx, "open a file", errno);
+    int rc = fsync(fd);
+    int err = errno;
+    if (close(fd) != 0 && rc == 0) {
+        rc = -1;
+        err = errno;
+    }
+    if (rc != 0)
+        return bw_fail_errno(ctx, "sync a file", err);
+    return bw_failpoint(ctx, path); /* its name is the path: what was synced */
+}
+
 bw_status bw_fs_mkdir(bw_ctx *ctx, const char *path)
 {
     if (mkdir(path, 0700) == 0) {

@@ -8,6 +8,8 @@
 /* Makes a folder (mode 0700) and syncs its parent; one that is there is fine. */
 BW_MUST_USE bw_status bw_fs_mkdir(bw_ctx *ctx, const char *path);
 BW_MUST_USE bw_status bw_fs_sync_dir(bw_ctx *ctx, const char *path);
+/* Syncs a file that others have written. */
+BW_MUST_USE bw_status bw_fs_sync_file(bw_ctx *ctx, const char *path);
 bool bw_fs_exists(const char *path);
 /* A missing file is no error. The folder is not synced. */
 BW_MUST_USE bw_status bw_fs_unlink(bw_ctx *ctx, const char *path);

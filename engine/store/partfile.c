@@ -1,6 +1,7 @@
 /* The file of one partition (partfile.h has the format). Leaves out what rows mean:
  * partition/ loads and changes them. */
 #include "partfile.h"
+#include "fs.h"
 
 static const char schema[] =
     "CREATE TABLE meta(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) WITHOUT "
@@ -105,21 +106,22 @@ static bw_status write_identity(bw_ctx *ctx, bw_db *db, const bw_partfile_id *id
 }
 
 bw_status bw_partfile_create(bw_ctx *ctx, const char *path, const bw_partfile_id *id,
-                             bool null_sync, bw_health *health, bw_db **out)
+                             bw_health *health)
 {
-    bw_db_options o = options(path, null_sync, health);
+    bw_db_options o = options(path, true, health);
     o.create = true;
     bw_db *db;
     bw_status rc = bw_db_open(ctx, &o, &db);
     if (rc != BW_OK)
         return rc;
     rc = write_identity(ctx, db, id);
-    if (rc != BW_OK) {
-        bw_db_close(db);
-        return rc;
-    }
-    *out = db;
-    return BW_OK;
+    bw_db_close(db); /* moves everything into the file and removes the log */
+    const char *wal = bw_arena_printf(ctx, "%s-wal", path);
+    if (rc == BW_OK && !wal)
+        rc = BW_ENOMEM;
+    if (rc == BW_OK && bw_fs_exists(wal))
+        rc = bw_fail(ctx, BW_EIO, "store: a new file could not be completed");
+    return rc == BW_OK ? bw_fs_sync_file(ctx, path) : rc;
 }
 
 static bw_status check_identity(bw_ctx *ctx, bw_db *db, const bw_partfile_id *id)

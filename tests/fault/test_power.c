@@ -111,6 +111,8 @@ static void on_remove(const char *path)
 /* The folder was synced: new names appear, old ones go. */
 static bw_status on_failpoint(const char *name)
 {
+    if (name[0] == '/') /* a file that was synced without SQLite */
+        on_sync(name);
     if (!recording || strcmp(name, "fs.synced_dir") != 0)
         return BW_OK;
     char parts[120], kept[400], real[400];
