@@ -44,8 +44,8 @@
 #endif
 
 enum {
-    CPU_SECONDS_MAX = 30,
-    WALL_SECONDS_MAX = 60,
+    CPU_SECONDS_MAX = 15,
+    WALL_SECONDS_MAX = 30,
     INPUT_BYTES_MAX = 256 << 20,
     OUTPUT_BYTES_MAX = BW_RAW_BYTES_MAX + (64 << 20) /* text and its frames */
 };

@@ -243,9 +243,17 @@ bw_status bw_load_html(bw_str bytes, bw_raw *out)
     for (size_t i = 0; i < s.len; i++)
         if (s.ptr[i])
             text[n++] = s.ptr[i];
+    xmlResetLastError();
     htmlDocPtr doc = htmlReadMemory(text, (int)n, NULL, "UTF-8", options);
+    const xmlError *error = xmlGetLastError();
     if (!doc)
         return bw_fail(out->ctx, BW_EINVALID, "html: cannot be parsed");
+    if (error &&
+        error->level == XML_ERR_FATAL) { /* bad markup is a mere error: it reads on */
+        xmlFreeDoc(doc);
+        return bw_fail(out->ctx, BW_EINVALID,
+                       "html: elements are nested too deeply, or memory ran out");
+    }
     xmlNode *root = xmlDocGetRootElement(doc);
     if (root)
         st = find_title(root, out);

@@ -7,12 +7,16 @@
 #include "raw.h"
 #include <strings.h>
 
+enum { LINK_BYTES_MAX = 2048 }; /* of one link's address: keeps a hostile line linear */
+
 typedef struct md {
     bw_raw *out;
     char *buf; /* the block being gathered */
     size_t n, cap;
     char fence; /* ` or ~ inside fenced code */
     size_t fence_len;
+    const char *last_gt,
+        *last_link;         /* of the line at hand: the last '>' and "](", or NULL */
     const char *hide_until; /* inside a comment or a script: the text that ends it */
 } md;
 
@@ -65,7 +69,7 @@ static const char *skip_tag(md *m, const char *p, const char *end)
     }
     if (p + 1 == end || !(alnum(p[1]) || p[1] == '/') || (unsigned char)p[1] >= 0x80)
         return NULL;
-    const char *close = memchr(p, '>', (size_t)(end - p));
+    const char *close = p < m->last_gt ? memchr(p, '>', (size_t)(end - p)) : NULL;
     const char *colon = close ? memchr(p, ':', (size_t)(close - p)) : NULL;
     const char *blank = close ? memchr(p, ' ', (size_t)(close - p)) : NULL;
     if (!close || (colon && (!blank || colon < blank)))
@@ -76,6 +80,8 @@ static const char *skip_tag(md *m, const char *p, const char *end)
 /* "](…)" or "][…]" at p: the place behind it, else NULL. */
 static const char *link_tail(const char *p, const char *end)
 {
+    if (end - p > LINK_BYTES_MAX)
+        end = p + LINK_BYTES_MAX;
     if (end - p < 2 || p[0] != ']' || (p[1] != '(' && p[1] != '['))
         return NULL;
     int depth = 0;
@@ -122,6 +128,11 @@ static void inline_text(md *m, const char *p, const char *end)
 {
     const char *line = p;
     size_t brackets = 0;
+    m->last_gt = p < end ? memrchr(p, '>', (size_t)(end - p)) : NULL;
+    m->last_link = NULL;
+    for (const char *c = end - 1; c > p && !m->last_link; c--)
+        if (c[0] == '(' && c[-1] == ']')
+            m->last_link = c - 1;
     while (p < end) {
         const char *next = p + 1;
         if (*p == '\\' && next < end && (unsigned char)*next < 0x80 && !alnum(*next)) {
@@ -136,7 +147,7 @@ static void inline_text(md *m, const char *p, const char *end)
         } else if (*p == '[') {
             brackets++;
             next = p + 1;
-            if (!find(p, end, "]("))
+            if (p > m->last_link)
                 put(m, p, 1);
         } else if (*p == ']' && brackets) {
             brackets--;

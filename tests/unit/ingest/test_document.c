@@ -181,6 +181,32 @@ static void html__external_entities_are_not_read(void **state)
     assert_true(f->d.text.len < 24 && memmem(f->d.text.ptr, f->d.text.len, "x", 1));
 }
 
+/* Lines and trees that make a careless parser quadratic or lose text in silence. */
+static void loaders__hostile_repetition_is_linear_or_refused(void **state)
+{
+    fixture *f = *state;
+    static const char *const units[] = {"[",  "[a](", "<a ",   "*a",
+                                        "](", "![",   "`x``y", "<!--"};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        bw_buf b = {0};
+        while (b.len < 400000)
+            bw_buf_puts(&b, units[i]);
+        load_bytes(f, BW_MEDIA_MARKDOWN, b.ptr, b.len);
+        bw_buf_clear(&b);
+    }
+    bw_buf b = {0};
+    for (int i = 0; i < 1000; i++)
+        bw_buf_puts(&b, "<div>");
+    bw_buf_puts(&b, "lost?");
+    bw_document d;
+    bw_status st = bw_document_load_inline(f->ctx, BW_MEDIA_HTML, bw_buf_view(&b), &d);
+    if (st == BW_OK)
+        assert_text(d.text, "lost?");
+    else
+        assert_non_null(strstr(bw_ctx_message(f->ctx), "nested"));
+    bw_buf_clear(&b);
+}
+
 /* A PDF of one page a text; lines are "size text". */
 static size_t make_pdf(char *out, size_t cap, const char *const *pages, size_t n)
 {
@@ -378,6 +404,7 @@ int main(void)
         T(html__what_is_hidden_is_dropped),
         T(html__declared_latin_1_is_read),
         T(html__external_entities_are_not_read),
+        T(loaders__hostile_repetition_is_linear_or_refused),
         T(pdf__pages_headings_paragraphs),
         T(child__gives_the_same_as_inline),
         T(child__failure_is_the_documents_alone),
