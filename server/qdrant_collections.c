@@ -3,7 +3,8 @@
  *
  * Who may manage a collection is decided by the gate before a handler runs
  * (BW_ROUTE_COLLECTION). Counts cover the caller's permitted classes only. The info shows
- * back what the client set; figures that Qdrant derives from its segments are constants. */
+ * back what the client set; figures that Qdrant derives from its segments are constants.
+ * A collection with a class that may not be deleted is not dropped (451, bw_gate_drop). */
 #include "qdrant.h"
 
 static bw_str tenant_of(const bw_request *r)

@@ -105,7 +105,9 @@ def test_a_reader_may_not_write_or_manage(full, coll):
     assert count(full, coll, full.reader) == 1
 
 
-def test_a_legal_hold_stops_deletes_and_moves_of_the_whole_call(full, coll):
+def test_a_legal_hold_stops_deletes_and_moves_of_the_whole_call(full):
+    coll = "/collections/held"  # its own: it cannot be dropped either
+    assert full.put(coll, {"vectors": {"size": 2, "distance": "Dot"}}, key=full.writer).status == 200
     assert put(full, coll, [point(1, OPEN), point(2, HELD)]).status == 200
     r = full.post(coll + "/points/delete?wait=true", {"points": [1, 2]}, key=full.writer)
     assert "legal-hold" in error(r, 451)
@@ -113,6 +115,8 @@ def test_a_legal_hold_stops_deletes_and_moves_of_the_whole_call(full, coll):
     assert "legal-hold" in error(put(full, coll, [point(2, OPEN)]), 451)  # relabelling is a move
     assert count(full, coll, full.writer) == 2
     assert result(full.post(coll + "/points/delete?wait=true", {"points": [1]}, key=full.writer))["points_deleted"] == 1
+    assert "legal-hold" in error(full.delete(coll, key=full.writer), 451)
+    assert count(full, coll, full.writer) == 1
 
 
 def test_an_upsert_with_other_labels_moves_the_point(full, coll):
