@@ -2,8 +2,8 @@
  * item 12). Actions of one call are applied all or none, in order. */
 #include "qdrant.h"
 
-static bw_status alias_name(bw_qdrant_parse *p, const bw_json *object, const char *field,
-                            bool fresh, bw_str *out)
+static bw_status alias_name(bw_qdrant_parse *p, const bw_json *object,
+                            const char *field, bool fresh, bw_str *out)
 {
     const bw_json *v = bw_json_get_value(object, field);
     const char *why;
@@ -21,7 +21,8 @@ static bw_status action(bw_qdrant_parse *p, const bw_json *node, bw_alias_action
     bw_status s;
     *out = (bw_alias_action){0};
     if (node->kind != BW_JSON_OBJECT)
-        return bw_qdrant__format(p, node, "expected create_alias, rename_alias or delete_alias");
+        return bw_qdrant__format(p, node,
+                                 "expected create_alias, rename_alias or delete_alias");
     if ((v = bw_json_get_value(node, "create_alias"))) {
         out->kind = BW_ALIAS_CREATE;
         s = alias_name(p, v, "collection_name", false, &out->collection);
@@ -30,21 +31,25 @@ static bw_status action(bw_qdrant_parse *p, const bw_json *node, bw_alias_action
     if ((v = bw_json_get_value(node, "rename_alias"))) {
         out->kind = BW_ALIAS_RENAME;
         s = alias_name(p, v, "old_alias_name", false, &out->alias);
-        return s == BW_OK ? alias_name(p, v, "new_alias_name", true, &out->new_alias) : s;
+        return s == BW_OK ? alias_name(p, v, "new_alias_name", true, &out->new_alias)
+                          : s;
     }
     if ((v = bw_json_get_value(node, "delete_alias"))) {
         out->kind = BW_ALIAS_DELETE;
         return alias_name(p, v, "alias_name", false, &out->alias);
     }
-    return bw_qdrant__format(p, node, "expected create_alias, rename_alias or delete_alias");
+    return bw_qdrant__format(p, node,
+                             "expected create_alias, rename_alias or delete_alias");
 }
 
-static bool named(const bw_alias *list, size_t nlist, const bw_alias_action *actions, uint32_t n,
-                  bw_str alias)
+static bool named(const bw_alias *list, size_t nlist, const bw_alias_action *actions,
+                  uint32_t n, bw_str alias)
 {
     for (uint32_t i = 0; i < n; i++)
-        if ((actions[i].kind == BW_ALIAS_CREATE && bw_str_eq(actions[i].alias, alias)) ||
-            (actions[i].kind == BW_ALIAS_RENAME && bw_str_eq(actions[i].new_alias, alias)))
+        if ((actions[i].kind == BW_ALIAS_CREATE &&
+             bw_str_eq(actions[i].alias, alias)) ||
+            (actions[i].kind == BW_ALIAS_RENAME &&
+             bw_str_eq(actions[i].new_alias, alias)))
             return true;
     for (size_t i = 0; i < nlist; i++)
         if (bw_str_eq(list[i].alias, alias))
@@ -54,7 +59,8 @@ static bool named(const bw_alias *list, size_t nlist, const bw_alias_action *act
 
 /* To Qdrant deleting an alias that is not there is no error, and clients lean on it: a
  * switch of an alias is "delete, create", the first time as well. */
-static bw_status drop_idle_deletes(bw_qdrant_call *c, bw_alias_action *actions, uint32_t *n)
+static bw_status drop_idle_deletes(bw_qdrant_call *c, bw_alias_action *actions,
+                                   uint32_t *n)
 {
     const bw_alias *list;
     size_t nlist;
@@ -72,8 +78,8 @@ static bw_status drop_idle_deletes(bw_qdrant_call *c, bw_alias_action *actions, 
 }
 
 /* The engine says that something is absent or taken; the contract's words name it. */
-static bw_status failed(bw_qdrant_call *c, bw_status status, const bw_alias_action *actions,
-                        uint32_t n)
+static bw_status failed(bw_qdrant_call *c, bw_status status,
+                        const bw_alias_action *actions, uint32_t n)
 {
     bw_collection_info info;
     if (status == BW_EEXISTS)
@@ -98,7 +104,8 @@ bw_status bw_qdrant_aliases_apply(bw_request *r, bw_response *response)
     if (s == BW_OK)
         s = bw_qdrant__list(&c.p, bw_json_get_value(c.body, "actions"), "actions",
                             BW_LIMIT_ALIAS_ACTIONS, &e, &n);
-    bw_alias_action *actions = s == BW_OK ? bw_arena_calloc(r->ctx, n, sizeof *actions) : NULL;
+    bw_alias_action *actions =
+        s == BW_OK ? bw_arena_calloc(r->ctx, n, sizeof *actions) : NULL;
     if (s == BW_OK && !actions)
         s = bw_fail_nomem(r->ctx);
     for (uint32_t i = 0; s == BW_OK && i < n; i++, e = e->next)
@@ -106,12 +113,13 @@ bw_status bw_qdrant_aliases_apply(bw_request *r, bw_response *response)
     if (s == BW_OK)
         s = drop_idle_deletes(&c, actions, &n);
     if (s == BW_OK) {
-        s = bw_alias_apply(r->ctx, bw_server_engine(r->server), r->caller->principal.tenant,
-                           actions, n);
+        s = bw_alias_apply(r->ctx, bw_server_engine(r->server),
+                           r->caller->principal.tenant, actions, n);
         if (s != BW_OK)
             s = failed(&c, s, actions, n);
     }
-    return bw_qdrant__end(&c, s == BW_OK ? bw_qdrant__answer_true(r->ctx, response, true) : s);
+    return bw_qdrant__end(
+        &c, s == BW_OK ? bw_qdrant__answer_true(r->ctx, response, true) : s);
 }
 
 /* only: the collection whose aliases are wanted; none: all. */
@@ -120,8 +128,8 @@ static bw_status answer(bw_request *r, bw_response *response, bw_str only)
     const bw_alias *list;
     size_t n;
     bw_buf *b = &response->body;
-    bw_status s = bw_alias_list(r->ctx, bw_server_engine(r->server), r->caller->principal.tenant,
-                                &list, &n);
+    bw_status s = bw_alias_list(r->ctx, bw_server_engine(r->server),
+                                r->caller->principal.tenant, &list, &n);
     if (s != BW_OK)
         return s;
     bw_qdrant__open(response);

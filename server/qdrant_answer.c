@@ -2,8 +2,8 @@
  *
  * `time` is the constant 0.0: how long a search took is no part of the answer (a caller
  * could read hidden data from it). Additions of ours that all clients let through: a
- * point's label set as `_labels` beside its payload (when payload is shown), `explain` in
- * the envelope. Payloads go out as the bytes that came in. */
+ * point's label set as `_labels` beside its payload (when payload is shown), `explain`
+ * in the envelope. Payloads go out as the bytes that came in. */
 #include "qdrant.h"
 
 void bw_qdrant__open(bw_response *response)
@@ -95,7 +95,8 @@ static bw_status put_labels(bw_qdrant_call *c, bw_buf *b, const bw_class_id *id)
     return BW_OK;
 }
 
-/* A date's is microseconds of Unix time (the planner's doing), as Qdrant counts them. */
+/* A date's is microseconds of Unix time (the planner's doing), as Qdrant counts them.
+ */
 static void put_order_value(bw_buf *b, const bw_number *v)
 {
     bw_json_put_key(b, "order_value");
@@ -108,8 +109,8 @@ static void put_order_value(bw_buf *b, const bw_number *v)
     bw_json_put_u64(b, v->mag);
 }
 
-bw_status bw_qdrant__put_hit(bw_qdrant_call *c, const bw_hit *hit, bw_qdrant_hit_form form,
-                             const bw_qdrant_show *show)
+bw_status bw_qdrant__put_hit(bw_qdrant_call *c, const bw_hit *hit,
+                             bw_qdrant_hit_form form, const bw_qdrant_show *show)
 {
     bw_buf *b = &c->response->body;
     bw_status s = BW_OK;
@@ -136,7 +137,8 @@ bw_status bw_qdrant__put_hit(bw_qdrant_call *c, const bw_hit *hit, bw_qdrant_hit
     bw_buf_putc(b, '}');
     bw_audit_add_id(c->r->audit, &hit->id, &hit->class_id);
     if (s == BW_OK && b->len > BW_LIMIT_ANSWER_BYTES)
-        s = bw_qdrant__wrong(&c->p, "the answer is longer than %d MiB; ask for fewer points",
+        s = bw_qdrant__wrong(&c->p,
+                             "the answer is longer than %d MiB; ask for fewer points",
                              BW_LIMIT_ANSWER_BYTES >> 20);
     return s;
 }

@@ -21,7 +21,8 @@ int bw_qdrant__cut(bw_str s, int max)
     return n;
 }
 
-bw_status bw_qdrant__format(bw_qdrant_parse *p, const bw_json *node, const char *fmt, ...)
+bw_status bw_qdrant__format(bw_qdrant_parse *p, const bw_json *node, const char *fmt,
+                            ...)
 {
     char text[200];
     va_list ap;
@@ -34,8 +35,9 @@ bw_status bw_qdrant__format(bw_qdrant_parse *p, const bw_json *node, const char 
     if (!*pointer)
         return bw_fail(p->ctx, BW_EINVALID, "Format error in JSON body: %s", text);
     bw_str ptr = bw_str_c(pointer);
-    return bw_fail_at(p->ctx, BW_EINVALID, pointer, "Format error in JSON body: %.*s: %s",
-                      bw_qdrant__cut(ptr, 96), pointer, text);
+    return bw_fail_at(p->ctx, BW_EINVALID, pointer,
+                      "Format error in JSON body: %.*s: %s", bw_qdrant__cut(ptr, 96),
+                      pointer, text);
 }
 
 bw_status bw_qdrant__wrong(bw_qdrant_parse *p, const char *fmt, ...)
@@ -48,7 +50,8 @@ bw_status bw_qdrant__wrong(bw_qdrant_parse *p, const char *fmt, ...)
     return bw_fail(p->ctx, BW_EINVALID, "Wrong input: %s", text);
 }
 
-bw_status bw_qdrant__invalid(bw_qdrant_parse *p, const char *field, const char *fmt, ...)
+bw_status bw_qdrant__invalid(bw_qdrant_parse *p, const char *field, const char *fmt,
+                             ...)
 {
     char text[160];
     va_list ap;
@@ -56,7 +59,8 @@ bw_status bw_qdrant__invalid(bw_qdrant_parse *p, const char *field, const char *
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     p->status = 422;
-    return bw_fail(p->ctx, BW_EINVALID, "Validation error in JSON body: [%s: %s]", field, text);
+    return bw_fail(p->ctx, BW_EINVALID, "Validation error in JSON body: [%s: %s]",
+                   field, text);
 }
 
 bw_status bw_qdrant__later(bw_qdrant_parse *p, const bw_json *node, const char *what)
@@ -78,7 +82,8 @@ bw_status bw_qdrant__body(bw_qdrant_parse *p, bw_str body, const bw_json **out)
         if (!why || !at)
             return bw_fail_nomem(p->ctx);
         return bw_fail_at(p->ctx, s, at, "Format error in JSON body: %s%s%.120s", why,
-                          *at && !strstr(why, at) ? " at " : "", strstr(why, at) ? "" : at);
+                          *at && !strstr(why, at) ? " at " : "",
+                          strstr(why, at) ? "" : at);
     }
     if (s != BW_OK)
         return s;
@@ -89,13 +94,14 @@ bw_status bw_qdrant__body(bw_qdrant_parse *p, bw_str body, const bw_json **out)
 }
 
 static const char *const filter_words[] = {
-    "must",        "should",     "must_not",     "min_should", "match",
-    "range",       "is_empty",   "is_null",      "has_id",     "has_vector",
-    "nested",      "geo_radius", "values_count", "key",        "geo_bounding_box",
-    "geo_polygon",
+    "must",         "should",     "must_not",         "min_should",
+    "match",        "range",      "is_empty",         "is_null",
+    "has_id",       "has_vector", "nested",           "geo_radius",
+    "values_count", "key",        "geo_bounding_box", "geo_polygon",
 };
 
-bw_status bw_qdrant__no_filter_words(bw_qdrant_parse *p, const bw_json *object, const char *own)
+bw_status bw_qdrant__no_filter_words(bw_qdrant_parse *p, const bw_json *object,
+                                     const char *own)
 {
     if (!object || object->kind != BW_JSON_OBJECT)
         return BW_OK;
@@ -104,7 +110,8 @@ bw_status bw_qdrant__no_filter_words(bw_qdrant_parse *p, const bw_json *object, 
             continue;
         for (size_t i = 0; i < sizeof filter_words / sizeof *filter_words; i++)
             if (bw_str_eq(m->key, bw_str_c(filter_words[i])))
-                return bw_qdrant__format(p, m, "`%s` belongs inside a filter", filter_words[i]);
+                return bw_qdrant__format(p, m, "`%s` belongs inside a filter",
+                                         filter_words[i]);
     }
     return BW_OK;
 }
@@ -135,7 +142,8 @@ bw_status bw_qdrant__u32(bw_qdrant_parse *p, const bw_json *object, const char *
     return BW_OK;
 }
 
-bw_status bw_qdrant__bool(bw_qdrant_parse *p, const bw_json *object, const char *name, bool *out)
+bw_status bw_qdrant__bool(bw_qdrant_parse *p, const bw_json *object, const char *name,
+                          bool *out)
 {
     const bw_json *v = bw_json_get_value(object, name);
     if (!v)
@@ -168,7 +176,8 @@ bw_status bw_qdrant__list(bw_qdrant_parse *p, const bw_json *node, const char *w
     if (!bw_json_is_array(node))
         return bw_qdrant__format(p, node, "expected a list of %s", what);
     if (node->count > max)
-        return bw_qdrant__invalid(p, what, "%u entries, at most %u are taken", node->count, max);
+        return bw_qdrant__invalid(p, what, "%u entries, at most %u are taken",
+                                  node->count, max);
     *n = node->count;
     return bw_json_elements(p->ctx, node, first);
 }
@@ -185,10 +194,11 @@ bw_status bw_qdrant__point_id(bw_qdrant_parse *p, const bw_json *node, bw_point_
     if (node->kind == BW_JSON_STRING && bw_uuid_parse(node->str, out))
         return BW_OK;
     bw_str shown = node->kind == BW_JSON_STRING ? node->str : node->raw;
-    return bw_qdrant__format(p, node,
-                             "value %.*s is not a valid point ID, valid values are either an "
-                             "unsigned integer or a UUID",
-                             bw_qdrant__cut(shown, 48), shown.ptr);
+    return bw_qdrant__format(
+        p, node,
+        "value %.*s is not a valid point ID, valid values are either an "
+        "unsigned integer or a UUID",
+        bw_qdrant__cut(shown, 48), shown.ptr);
 }
 
 bw_status bw_qdrant__ids(bw_qdrant_parse *p, const bw_json *list, const char *what,
@@ -210,8 +220,8 @@ bw_status bw_qdrant__ids(bw_qdrant_parse *p, const bw_json *list, const char *wh
 
 /* ---- payload paths ---- */
 
-bw_status bw_qdrant__path_field(bw_qdrant_parse *p, const bw_json *node, const char *what,
-                                bw_str *out)
+bw_status bw_qdrant__path_field(bw_qdrant_parse *p, const bw_json *node,
+                                const char *what, bw_str *out)
 {
     bw_step steps[BW_PATH_STEPS_MAX];
     uint32_t n;
@@ -220,7 +230,8 @@ bw_status bw_qdrant__path_field(bw_qdrant_parse *p, const bw_json *node, const c
     if (node->kind != BW_JSON_STRING)
         return bw_qdrant__format(p, node, "expected a payload path as a string");
     if (!bw_path_read(node->str, steps, &n))
-        return bw_qdrant__format(p, node, "not a payload path (a.b, a[].b, a[0], \"a.b\".c)");
+        return bw_qdrant__format(p, node,
+                                 "not a payload path (a.b, a[].b, a[0], \"a.b\".c)");
     *out = node->str;
     return BW_OK;
 }

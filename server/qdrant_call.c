@@ -11,8 +11,8 @@
 
 static bw_status bad_query(bw_qdrant_call *c, const char *name, const char *what)
 {
-    return bw_fail(c->p.ctx, BW_EINVALID, "Deserialize error in query parameters: %s: %s", name,
-                   what);
+    return bw_fail(c->p.ctx, BW_EINVALID,
+                   "Deserialize error in query parameters: %s: %s", name, what);
 }
 
 static bw_status query_bool(bw_qdrant_call *c, const char *name, bool *out)
@@ -51,11 +51,13 @@ static bw_status query_words(bw_qdrant_call *c)
     uint32_t n;
     if (k && !bw_str_is(k->value, "majority") && !bw_str_is(k->value, "quorum") &&
         !bw_str_is(k->value, "all") && !digits(k->value, UINT32_MAX, &n))
-        return bad_query(c, "consistency", "expected an integer, majority, quorum or all");
+        return bad_query(c, "consistency",
+                         "expected an integer, majority, quorum or all");
     return BW_OK;
 }
 
-bw_status bw_qdrant__begin(bw_qdrant_call *c, bw_request *r, bw_response *response, bool has_body)
+bw_status bw_qdrant__begin(bw_qdrant_call *c, bw_request *r, bw_response *response,
+                           bool has_body)
 {
     *c = (bw_qdrant_call){.r = r, .response = response, .p = {.ctx = r->ctx}};
     bw_status s = query_bool(c, "wait", &c->wait);
@@ -84,8 +86,8 @@ bw_status bw_qdrant__no_collection(bw_ctx *ctx, bw_str name)
                    bw_qdrant__cut(name, 200), name.ptr);
 }
 
-bw_status bw_qdrant__permit_named(bw_qdrant_call *c, bw_str name, bw_collection_info *info,
-                                  bw_permit *out)
+bw_status bw_qdrant__permit_named(bw_qdrant_call *c, bw_str name,
+                                  bw_collection_info *info, bw_permit *out)
 {
     bw_status s = bw_gate_permit(c->r, name, BW_ACTION_QUERY, info, out);
     return s == BW_ENOTFOUND ? bw_qdrant__no_collection(c->p.ctx, name) : s;
@@ -165,13 +167,15 @@ bw_status bw_qdrant__read(bw_qdrant_call *c, bw_permit *permit, bw_read *out)
 
 bw_status bw_qdrant__engine_failed(bw_qdrant_call *c, bw_status status)
 {
-    const char *prefix = status == BW_ENOTFOUND                            ? "Not found: "
-                         : status == BW_EINVALID || status == BW_ECONFLICT ? "Wrong input: "
-                         : status == BW_ETIMEOUT                           ? "Timeout: "
-                                                                           : NULL;
+    const char *prefix = status == BW_ENOTFOUND ? "Not found: "
+                         : status == BW_EINVALID || status == BW_ECONFLICT
+                             ? "Wrong input: "
+                         : status == BW_ETIMEOUT ? "Timeout: "
+                                                 : NULL;
     const char *why = bw_ctx_message(c->p.ctx);
     if (!prefix || strncmp(why, prefix, strlen(prefix)) == 0)
         return status;
     why = bw_arena_printf(c->p.ctx, "%s", why);
-    return why ? bw_fail(c->p.ctx, status, "%s%s", prefix, why) : bw_fail_nomem(c->p.ctx);
+    return why ? bw_fail(c->p.ctx, status, "%s%s", prefix, why)
+               : bw_fail_nomem(c->p.ctx);
 }

@@ -2,9 +2,10 @@
  * sections 5.4 and 5.6; items 2, 9, 12).
  *
  * Who may manage a collection is decided by the gate before a handler runs
- * (BW_ROUTE_COLLECTION). Counts cover the caller's permitted classes only. The info shows
- * back what the client set; figures that Qdrant derives from its segments are constants.
- * A collection with a class that may not be deleted is not dropped (451, bw_gate_drop). */
+ * (BW_ROUTE_COLLECTION). Counts cover the caller's permitted classes only. The info
+ * shows back what the client set; figures that Qdrant derives from its segments are
+ * constants. A collection with a class that may not be deleted is not dropped (451,
+ * bw_gate_drop). */
 #include "qdrant.h"
 
 static bw_str tenant_of(const bw_request *r)
@@ -16,7 +17,8 @@ bw_status bw_qdrant_collections_list(bw_request *r, bw_response *response)
 {
     const bw_collection_info *list;
     size_t n;
-    bw_status s = bw_collection_list(r->ctx, bw_server_engine(r->server), tenant_of(r), &list, &n);
+    bw_status s = bw_collection_list(r->ctx, bw_server_engine(r->server), tenant_of(r),
+                                     &list, &n);
     if (s != BW_OK)
         return s;
     bw_qdrant__open(response);
@@ -40,7 +42,8 @@ bw_status bw_qdrant_collection_exists(bw_request *r, bw_response *response)
     if (s != BW_OK && s != BW_ENOTFOUND)
         return bw_qdrant__end(&c, s);
     bw_qdrant__open(response);
-    bw_buf_puts(&response->body, s == BW_OK ? "{\"exists\":true}" : "{\"exists\":false}");
+    bw_buf_puts(&response->body,
+                s == BW_OK ? "{\"exists\":true}" : "{\"exists\":false}");
     return bw_qdrant__end(&c, bw_qdrant__close(r->ctx, response));
 }
 
@@ -54,8 +57,8 @@ static bw_status put_schema(bw_qdrant_call *c, const bw_read *read)
     for (uint32_t i = 0; i < c->info.nindexes; i++) {
         const bw_index_spec *x = &c->info.indexes[i];
         uint64_t points = 0;
-        bw_status s = bw_index_points(c->p.ctx, bw_server_engine(c->r->server), read, x->field,
-                                      &points);
+        bw_status s = bw_index_points(c->p.ctx, bw_server_engine(c->r->server), read,
+                                      x->field, &points);
         if (s != BW_OK)
             return bw_qdrant__engine_failed(c, s);
         bw_json_sep(b);
@@ -85,14 +88,17 @@ bw_status bw_qdrant_collection_get(bw_request *r, bw_response *response)
         s = bw_qdrant__permit(&c, BW_ACTION_QUERY, &permit);
     if (s == BW_OK)
         s = bw_qdrant__read(&c, &permit, &read);
-    if (s == BW_OK && (s = bw_count(r->ctx, bw_server_engine(r->server), &read, NULL, &n)) != BW_OK)
+    if (s == BW_OK &&
+        (s = bw_count(r->ctx, bw_server_engine(r->server), &read, NULL, &n)) != BW_OK)
         s = bw_qdrant__engine_failed(&c, s);
     if (s != BW_OK)
         return bw_qdrant__end(&c, s);
     bw_buf *b = &response->body;
     bw_qdrant__open(response);
-    bw_buf_puts(b, "{\"status\":\"green\",\"optimizer_status\":\"ok\",\"indexed_vectors_count\":0,"
-                   "\"points_count\":");
+    bw_buf_puts(
+        b,
+        "{\"status\":\"green\",\"optimizer_status\":\"ok\",\"indexed_vectors_count\":0,"
+        "\"points_count\":");
     bw_json_put_u64(b, n);
     bw_buf_puts(b, ",\"segments_count\":1,\"config\":");
     s = bw_qdrant__put_config(r->ctx, b, &c.info);
@@ -104,7 +110,8 @@ bw_status bw_qdrant_collection_get(bw_request *r, bw_response *response)
 
 /* ---- changes ---- */
 
-/* metadata._labels as a label set of this cell's vocabulary; a 422 that names it else. */
+/* metadata._labels as a label set of this cell's vocabulary; a 422 that names it else.
+ */
 static bw_status check_labels(bw_qdrant_call *c, bw_str labels)
 {
     bw_json *node;
@@ -113,8 +120,8 @@ static bw_status check_labels(bw_qdrant_call *c, bw_str labels)
         return BW_OK;
     bw_status s = bw_json_parse(c->p.ctx, labels, BW_JSON_REQUEST, &node);
     if (s == BW_OK)
-        s = bw_labels_parse(c->p.ctx, bw_server_catalogue(c->r->server), node, tenant_of(c->r),
-                            &parsed);
+        s = bw_labels_parse(c->p.ctx, bw_server_catalogue(c->r->server), node,
+                            tenant_of(c->r), &parsed);
     if (s != BW_EINVALID)
         return s;
     const char *why = bw_arena_printf(c->p.ctx, "%s", bw_ctx_message(c->p.ctx));
@@ -148,7 +155,8 @@ bw_status bw_qdrant_collection_create(bw_request *r, bw_response *response)
                     bw_qdrant__cut(r->args[0], 140), r->args[0].ptr);
     else if (s != BW_OK)
         s = bw_qdrant__engine_failed(&c, s);
-    return bw_qdrant__end(&c, s == BW_OK ? bw_qdrant__answer_true(r->ctx, response, true) : s);
+    return bw_qdrant__end(
+        &c, s == BW_OK ? bw_qdrant__answer_true(r->ctx, response, true) : s);
 }
 
 bw_status bw_qdrant_collection_update(bw_request *r, bw_response *response)
@@ -160,17 +168,19 @@ bw_status bw_qdrant_collection_update(bw_request *r, bw_response *response)
     if (s == BW_OK)
         s = bw_qdrant__permit(&c, BW_ACTION_QUERY, &permit);
     if (s == BW_OK)
-        s = bw_qdrant__patch(&c.p, c.info.settings.len ? c.info.settings : BW_STR("{\"vectors\":{}}"),
-                             c.body, &schema);
+        s = bw_qdrant__patch(
+            &c.p, c.info.settings.len ? c.info.settings : BW_STR("{\"vectors\":{}}"),
+            c.body, &schema);
     if (s == BW_OK)
         s = check_labels(&c, schema.labels);
     if (s == BW_OK) {
-        s = bw_collection_update(r->ctx, bw_server_engine(r->server), c.info.tenant, c.info.name,
-                                 schema.settings, schema.labels);
+        s = bw_collection_update(r->ctx, bw_server_engine(r->server), c.info.tenant,
+                                 c.info.name, schema.settings, schema.labels);
         if (s != BW_OK)
             s = bw_qdrant__engine_failed(&c, s);
     }
-    return bw_qdrant__end(&c, s == BW_OK ? bw_qdrant__answer_true(r->ctx, response, true) : s);
+    return bw_qdrant__end(
+        &c, s == BW_OK ? bw_qdrant__answer_true(r->ctx, response, true) : s);
 }
 
 /* 200 with false when there is none (or none that the caller may see). An alias names a
@@ -183,14 +193,15 @@ bw_status bw_qdrant_collection_delete(bw_request *r, bw_response *response)
     if (s == BW_OK)
         s = bw_gate_drop(r, r->args[0]);
     if (s == BW_OK) {
-        s = bw_collection_drop(r->ctx, bw_server_engine(r->server), tenant_of(r), r->args[0],
-                               &existed);
+        s = bw_collection_drop(r->ctx, bw_server_engine(r->server), tenant_of(r),
+                               r->args[0], &existed);
         if (s == BW_ENOTFOUND)
             s = BW_OK;
         else if (s != BW_OK)
             s = bw_qdrant__engine_failed(&c, s);
     }
-    return bw_qdrant__end(&c, s == BW_OK ? bw_qdrant__answer_true(r->ctx, response, existed) : s);
+    return bw_qdrant__end(
+        &c, s == BW_OK ? bw_qdrant__answer_true(r->ctx, response, existed) : s);
 }
 
 /* ---- payload indexes ---- */
@@ -214,10 +225,11 @@ bw_status bw_qdrant_index_put(bw_request *r, bw_response *response)
     if (s == BW_OK)
         s = bw_qdrant__index(&c.p, c.body, &spec);
     if (s == BW_OK && c.info.nindexes >= BW_LIMIT_INDEXES)
-        s = bw_qdrant__wrong(&c.p, "a collection has at most %d payload indexes", BW_LIMIT_INDEXES);
+        s = bw_qdrant__wrong(&c.p, "a collection has at most %d payload indexes",
+                             BW_LIMIT_INDEXES);
     if (s == BW_OK) {
-        s = bw_collection_index_put(r->ctx, bw_server_engine(r->server), c.info.tenant, c.info.name,
-                                    &spec);
+        s = bw_collection_index_put(r->ctx, bw_server_engine(r->server), c.info.tenant,
+                                    c.info.name, &spec);
         if (s != BW_OK)
             s = bw_qdrant__engine_failed(&c, s);
     }

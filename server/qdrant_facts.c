@@ -9,7 +9,8 @@
  * the text in LlamaIndex's _node_content, a JSON string inside the payload. */
 #include "qdrant.h"
 
-static const char *const words[] = {"_labels", "_expires_at", "_subject", "_source", "_model"};
+static const char *const words[] = {"_labels", "_expires_at", "_subject", "_source",
+                                    "_model"};
 
 static const bw_json *found(const bw_json *payload, const char *word)
 {
@@ -17,8 +18,8 @@ static const bw_json *found(const bw_json *payload, const char *word)
     return v ? v : bw_json_get_value(bw_json_get(payload, "metadata"), word);
 }
 
-static bw_status fact_string(bw_qdrant_parse *p, const bw_json *payload, const char *word,
-                             bw_str *out)
+static bw_status fact_string(bw_qdrant_parse *p, const bw_json *payload,
+                             const char *word, bw_str *out)
 {
     const bw_json *v = found(payload, word);
     if (!v)
@@ -35,11 +36,12 @@ static bw_status expiry(bw_qdrant_parse *p, const bw_json *payload, int64_t *out
     int64_t ns;
     if (!v)
         return BW_OK;
-    if (v->kind == BW_JSON_STRING ? !bw_time_parse(v->str, &ns)
-                                  : !bw_json_i64(v, &ns) ||
-                                        __builtin_mul_overflow(ns, 1000000000, &ns))
-        return bw_qdrant__invalid(p, "_expires_at",
-                                  "expected a date-time (RFC 3339) or seconds of Unix time");
+    if (v->kind == BW_JSON_STRING
+            ? !bw_time_parse(v->str, &ns)
+            : !bw_json_i64(v, &ns) || __builtin_mul_overflow(ns, 1000000000, &ns))
+        return bw_qdrant__invalid(
+            p, "_expires_at",
+            "expected a date-time (RFC 3339) or seconds of Unix time");
     *out = ns == 0 ? 1 : ns; /* 0 is "never" in the engine; the epoch is long past */
     return BW_OK;
 }
@@ -71,10 +73,12 @@ static bw_status text_of(bw_qdrant_parse *p, const bw_json *payload, bw_str *out
         }
     }
     const bw_json *content = bw_json_get(payload, "_node_content");
-    return content && content->kind == BW_JSON_STRING ? node_text(p, content, out) : BW_OK;
+    return content && content->kind == BW_JSON_STRING ? node_text(p, content, out)
+                                                      : BW_OK;
 }
 
-bw_status bw_qdrant__facts(bw_qdrant_parse *p, const bw_json *payload, bw_qdrant_facts *out)
+bw_status bw_qdrant__facts(bw_qdrant_parse *p, const bw_json *payload,
+                           bw_qdrant_facts *out)
 {
     *out = (bw_qdrant_facts){0};
     if (!payload)
@@ -114,8 +118,9 @@ static bool refused(bw_str key)
 
 static bw_status refuse(bw_qdrant_parse *p, const bw_json *node, bw_str key)
 {
-    return bw_qdrant__format(p, node, "`%.*s` is set by writing the point, not by a payload call",
-                             bw_qdrant__cut(key, 32), key.ptr);
+    return bw_qdrant__format(
+        p, node, "`%.*s` is set by writing the point, not by a payload call",
+        bw_qdrant__cut(key, 32), key.ptr);
 }
 
 bw_status bw_qdrant__no_fact_path(bw_qdrant_parse *p, const bw_json *node, bw_str path)
@@ -190,8 +195,9 @@ bw_status bw_qdrant__model(bw_qdrant_parse *p, bw_str given, bw_str *out)
     for (const bw_json *m = first; m; m = bound->kind == BW_JSON_ARRAY ? m->next : NULL)
         if (m->kind == BW_JSON_STRING && bw_str_eq(m->str, given))
             return BW_OK;
-    return bw_fail(p->ctx, BW_ECONFLICT,
-                   "Wrong input: Model error: the collection holds vectors of another model than "
-                   "`%.*s` (metadata._model)",
-                   bw_qdrant__cut(given, 64), given.ptr);
+    return bw_fail(
+        p->ctx, BW_ECONFLICT,
+        "Wrong input: Model error: the collection holds vectors of another model than "
+        "`%.*s` (metadata._model)",
+        bw_qdrant__cut(given, 64), given.ptr);
 }

@@ -4,32 +4,36 @@
  * Source: Qdrant's Filter, Condition, FieldCondition (OpenAPI 1.19).
  *
  * A node that is not understood whole is a 400 that names it, never a condition that
- * matches all: an unknown word, two tests in one condition, an empty test, a path that is
- * none. Where Qdrant lets more through (unknown words in a condition, a range without
- * bounds, `"must": {}`), that is on purpose (cases of silently widened answers).
+ * matches all: an unknown word, two tests in one condition, an empty test, a path that
+ * is none. Where Qdrant lets more through (unknown words in a condition, a range
+ * without bounds, `"must": {}`), that is on purpose (cases of silently widened
+ * answers).
  * `{}` as a filter, or as an element of a list, is a filter without clauses, as clients
  * send it. Left out: geo, text_any, phrase, prefix, slice (LATER: refused by name). */
 #include "qdrant.h"
 
-static bw_status filter_at(bw_qdrant_parse *p, const bw_json *node, uint32_t depth, bw_filter *out);
+static bw_status filter_at(bw_qdrant_parse *p, const bw_json *node, uint32_t depth,
+                           bw_filter *out);
 
 static bool is_clause(bw_str key)
 {
-    return bw_str_is(key, "must") || bw_str_is(key, "should") || bw_str_is(key, "must_not") ||
-           bw_str_is(key, "min_should");
+    return bw_str_is(key, "must") || bw_str_is(key, "should") ||
+           bw_str_is(key, "must_not") || bw_str_is(key, "min_should");
 }
 
 static const char *later_word(bw_str key)
 {
-    static const char *const words[] = {"geo_radius", "geo_bounding_box", "geo_polygon", "slice",
-                                        "text_any",   "phrase",           "prefix"};
+    static const char *const words[] = {"geo_radius", "geo_bounding_box", "geo_polygon",
+                                        "slice",      "text_any",         "phrase",
+                                        "prefix"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (bw_str_eq(key, bw_str_c(words[i])))
             return words[i];
     return NULL;
 }
 
-static bw_status unknown_word(bw_qdrant_parse *p, const bw_json *node, const char *where)
+static bw_status unknown_word(bw_qdrant_parse *p, const bw_json *node,
+                              const char *where)
 {
     const char *later = later_word(node->key);
     if (later)
@@ -73,7 +77,8 @@ static bw_status match_list(bw_qdrant_parse *p, const bw_json *list, bw_conditio
         if ((s = match_value(p, e, &values[i])) != BW_OK)
             return s;
         if (values[i].kind == BW_VALUE_BOOL || values[i].kind != values[0].kind)
-            return bw_qdrant__format(p, e, "the list must be all strings or all integers");
+            return bw_qdrant__format(p, e,
+                                     "the list must be all strings or all integers");
     }
     out->values = values;
     out->nvalues = n;
@@ -84,7 +89,8 @@ static bw_status match(bw_qdrant_parse *p, const bw_json *node, bw_condition *ou
 {
     const bw_json *test = NULL;
     if (node->kind != BW_JSON_OBJECT)
-        return bw_qdrant__format(p, node, "expected an object with value, any, except or text");
+        return bw_qdrant__format(p, node,
+                                 "expected an object with value, any, except or text");
     for (const bw_json *m = node->child; m; m = m->next) {
         if (!bw_str_is(m->key, "value") && !bw_str_is(m->key, "any") &&
             !bw_str_is(m->key, "except") && !bw_str_is(m->key, "text"))
@@ -124,8 +130,8 @@ bw_status bw_qdrant__number(bw_qdrant_parse *p, const bw_json *node, bw_number *
     *out = (bw_number){0};
     if (node->kind != BW_JSON_NUMBER)
         return bw_qdrant__format(p, node, "expected a number");
-    *out = (bw_number){node->is_int, node->is_int && node->negative && node->mag != 0, node->mag,
-                       node->real};
+    *out = (bw_number){node->is_int, node->is_int && node->negative && node->mag != 0,
+                       node->mag, node->real};
     return BW_OK;
 }
 
@@ -139,7 +145,8 @@ static bw_status date(bw_qdrant_parse *p, const bw_json *node, bw_number *out)
     return BW_OK;
 }
 
-static bw_status range(bw_qdrant_parse *p, const bw_json *node, bool counts, bw_condition *out)
+static bw_status range(bw_qdrant_parse *p, const bw_json *node, bool counts,
+                       bw_condition *out)
 {
     bw_range *r = &out->range;
     uint32_t bounds = 0, dates = 0;
@@ -173,8 +180,11 @@ static bw_status range(bw_qdrant_parse *p, const bw_json *node, bool counts, bw_
     if (bounds == 0)
         return bw_qdrant__format(p, node, "the range has no bound");
     if (dates != 0 && dates != bounds)
-        return bw_qdrant__format(p, node, "the bounds must be all numbers or all date-times");
-    out->kind = counts ? BW_COND_VALUES_COUNT : dates ? BW_COND_DATE_RANGE : BW_COND_RANGE;
+        return bw_qdrant__format(p, node,
+                                 "the bounds must be all numbers or all date-times");
+    out->kind = counts  ? BW_COND_VALUES_COUNT
+                : dates ? BW_COND_DATE_RANGE
+                        : BW_COND_RANGE;
     return BW_OK;
 }
 
@@ -200,15 +210,17 @@ static bw_status field(bw_qdrant_parse *p, const bw_json *node, bw_condition *ou
         if (m->kind == BW_JSON_NULL)
             continue;
         if (test)
-            return bw_qdrant__format(p, m, "a condition has one test; use `must` for two");
+            return bw_qdrant__format(p, m,
+                                     "a condition has one test; use `must` for two");
         test = m;
     }
     if (!test) {
         p->status = 422;
-        return bw_fail_at(p->ctx, BW_EINVALID, bw_json_pointer(p->ctx, node),
-                          "Validation error in JSON body: [%.96s: at least one field condition "
-                          "must be specified]",
-                          bw_json_pointer(p->ctx, node));
+        return bw_fail_at(
+            p->ctx, BW_EINVALID, bw_json_pointer(p->ctx, node),
+            "Validation error in JSON body: [%.96s: at least one field condition "
+            "must be specified]",
+            bw_json_pointer(p->ctx, node));
     }
     if (bw_str_is(test->key, "match"))
         return match(p, test, out);
@@ -237,7 +249,8 @@ static bw_status keyed(bw_qdrant_parse *p, const bw_json *test, bw_condition *ou
                : bw_qdrant__format(p, test, "missing field `key`");
 }
 
-static bw_status nested(bw_qdrant_parse *p, const bw_json *test, uint32_t depth, bw_condition *out)
+static bw_status nested(bw_qdrant_parse *p, const bw_json *test, uint32_t depth,
+                        bw_condition *out)
 {
     out->kind = BW_COND_NESTED;
     if (test->kind != BW_JSON_OBJECT)
@@ -245,7 +258,8 @@ static bw_status nested(bw_qdrant_parse *p, const bw_json *test, uint32_t depth,
     for (const bw_json *m = test->child; m; m = m->next)
         if (!bw_str_is(m->key, "key") && !bw_str_is(m->key, "filter"))
             return unknown_word(p, m, "nested condition");
-    const bw_json *key = bw_json_get(test, "key"), *inner = bw_json_get_value(test, "filter");
+    const bw_json *key = bw_json_get(test, "key"),
+                  *inner = bw_json_get_value(test, "filter");
     if (!key || !inner)
         return bw_qdrant__format(p, test, "missing field `%s`", key ? "filter" : "key");
     bw_status s = bw_qdrant__path_field(p, key, "key", &out->key);
@@ -305,7 +319,8 @@ static bw_status condition(bw_qdrant_parse *p, const bw_json *node, uint32_t dep
     const bw_json *test = NULL;
     for (const bw_json *m = node->child; m; m = m->next) {
         if (test)
-            return bw_qdrant__format(p, m, "a condition has one test; use `must` for two");
+            return bw_qdrant__format(p, m,
+                                     "a condition has one test; use `must` for two");
         test = m;
     }
     return lone_test(p, test, depth, out);
@@ -320,7 +335,8 @@ static bw_status clause(bw_qdrant_parse *p, const bw_json *node, uint32_t depth,
     uint32_t count = 1;
     bool list = bw_json_is_array(node);
     if (list) {
-        bw_status s = bw_qdrant__list(p, node, "conditions", BW_FILTER_NODES_MAX, &first, &count);
+        bw_status s =
+            bw_qdrant__list(p, node, "conditions", BW_FILTER_NODES_MAX, &first, &count);
         if (s != BW_OK)
             return s;
     } else if (node->kind != BW_JSON_OBJECT || node->count == 0) {
@@ -344,14 +360,16 @@ static bw_status min_should(bw_qdrant_parse *p, const bw_json *node, uint32_t de
                             bw_filter *out)
 {
     if (node->kind != BW_JSON_OBJECT)
-        return bw_qdrant__format(p, node, "expected {\"conditions\": […], \"min_count\": n}");
+        return bw_qdrant__format(p, node,
+                                 "expected {\"conditions\": […], \"min_count\": n}");
     for (const bw_json *m = node->child; m; m = m->next)
         if (!bw_str_is(m->key, "conditions") && !bw_str_is(m->key, "min_count"))
             return unknown_word(p, m, "min_should");
     const bw_json *list = bw_json_get_value(node, "conditions");
     const bw_json *count = bw_json_get_value(node, "min_count");
     if (!list || !count)
-        return bw_qdrant__format(p, node, "missing field `%s`", list ? "min_count" : "conditions");
+        return bw_qdrant__format(p, node, "missing field `%s`",
+                                 list ? "min_count" : "conditions");
     if (!bw_json_is_array(list))
         return bw_qdrant__format(p, list, "expected a list of conditions");
     if (!bw_json_u64(count, &out->min_count))
@@ -360,7 +378,8 @@ static bw_status min_should(bw_qdrant_parse *p, const bw_json *node, uint32_t de
     return clause(p, list, depth, &out->min_should, &out->nmin_should);
 }
 
-static bw_status filter_at(bw_qdrant_parse *p, const bw_json *node, uint32_t depth, bw_filter *out)
+static bw_status filter_at(bw_qdrant_parse *p, const bw_json *node, uint32_t depth,
+                           bw_filter *out)
 {
     if (depth > BW_FILTER_DEPTH_MAX)
         return bw_qdrant__format(p, node, "the filter is nested deeper than %d",
@@ -387,7 +406,8 @@ static bw_status filter_at(bw_qdrant_parse *p, const bw_json *node, uint32_t dep
     return BW_OK;
 }
 
-bw_status bw_qdrant__filter(bw_qdrant_parse *p, const bw_json *node, const bw_filter **out)
+bw_status bw_qdrant__filter(bw_qdrant_parse *p, const bw_json *node,
+                            const bw_filter **out)
 {
     *out = NULL;
     if (!node || node->kind == BW_JSON_NULL)

@@ -1,12 +1,12 @@
 /* What of a point is shown: with_payload and with_vector, and the payload's bytes after
  * a selector (contract, section 2, "with_payload").
  *
- * A payload that is shown whole goes out as the bytes that came in. A selector walks the
- * stored text and copies the spans that stay, so 64-bit integers and key order survive.
- * Source: Qdrant's PayloadSelector over JsonPath: `include` keeps a value whose path is a
- * prefix of a pattern or has one as prefix; `exclude` drops a value that a pattern is a
- * prefix of. Elements of an array stand at [i] and match [] and [i]; a plain a.b does
- * not go into an array. */
+ * A payload that is shown whole goes out as the bytes that came in. A selector walks
+ * the stored text and copies the spans that stay, so 64-bit integers and key order
+ * survive. Source: Qdrant's PayloadSelector over JsonPath: `include` keeps a value
+ * whose path is a prefix of a pattern or has one as prefix; `exclude` drops a value
+ * that a pattern is a prefix of. Elements of an array stand at [i] and match [] and
+ * [i]; a plain a.b does not go into an array. */
 #include "qdrant.h"
 
 /* ---- the wire form ---- */
@@ -31,7 +31,8 @@ static bw_status paths(bw_qdrant_parse *p, const bw_json *list, const bw_path **
     return BW_OK;
 }
 
-static bw_status show_payload(bw_qdrant_parse *p, const bw_json *v, bw_qdrant_show *show)
+static bw_status show_payload(bw_qdrant_parse *p, const bw_json *v,
+                              bw_qdrant_show *show)
 {
     show->include = show->exclude = NULL;
     if (bw_json_is_bool(v)) {
@@ -42,22 +43,26 @@ static bw_status show_payload(bw_qdrant_parse *p, const bw_json *v, bw_qdrant_sh
     if (bw_json_is_array(v))
         return paths(p, v, &show->include, &show->ninclude);
     if (v->kind != BW_JSON_OBJECT)
-        return bw_qdrant__format(p, v, "expected true, false, a list of paths, "
-                                       "{\"include\": […]} or {\"exclude\": […]}");
+        return bw_qdrant__format(p, v,
+                                 "expected true, false, a list of paths, "
+                                 "{\"include\": […]} or {\"exclude\": […]}");
     const bw_json *word = NULL;
     for (const bw_json *m = v->child; m; m = m->next) {
         if (!bw_str_is(m->key, "include") && !bw_str_is(m->key, "exclude"))
-            return bw_qdrant__format(p, m, "unknown word, expected `include` or `exclude`");
+            return bw_qdrant__format(p, m,
+                                     "unknown word, expected `include` or `exclude`");
         if (m->kind == BW_JSON_NULL)
             continue;
         if (word)
-            return bw_qdrant__format(p, m, "`include` and `exclude` do not go together");
+            return bw_qdrant__format(p, m,
+                                     "`include` and `exclude` do not go together");
         word = m;
     }
     if (!word)
         return bw_qdrant__format(p, v, "expected `include` or `exclude`");
-    return bw_str_is(word->key, "include") ? paths(p, word, &show->include, &show->ninclude)
-                                           : paths(p, word, &show->exclude, &show->nexclude);
+    return bw_str_is(word->key, "include")
+               ? paths(p, word, &show->include, &show->ninclude)
+               : paths(p, word, &show->exclude, &show->nexclude);
 }
 
 static bw_status show_vector(bw_qdrant_parse *p, const bw_json *v, bw_qdrant_show *show)
@@ -89,8 +94,8 @@ static bw_status show_vector(bw_qdrant_parse *p, const bw_json *v, bw_qdrant_sho
     return BW_OK;
 }
 
-bw_status bw_qdrant__show(bw_qdrant_parse *p, const bw_json *object, const char *vectors,
-                          bw_qdrant_show *show)
+bw_status bw_qdrant__show(bw_qdrant_parse *p, const bw_json *object,
+                          const char *vectors, bw_qdrant_show *show)
 {
     const bw_json *payload = bw_json_get_value(object, "with_payload");
     const bw_json *vector = bw_json_get_value(object, vectors);

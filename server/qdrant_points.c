@@ -15,11 +15,13 @@ static bw_status classify(bw_qdrant_call *c, bw_op *op, const bw_qdrant_labels *
 {
     bw_point *points = (bw_point *)op->points;
     for (uint32_t i = 0; i < op->npoints; i++) {
-        bw_status s = bw_gate_class(c->r, &c->info, labels->given[i], &points[i].class_id);
+        bw_status s =
+            bw_gate_class(c->r, &c->info, labels->given[i], &points[i].class_id);
         if (s == BW_EINVALID)
             c->p.status = 422;
         if (s == BW_OK && points[i].facts.subject.ptr)
-            s = bw_gate_subject(c->r, points[i].facts.subject, &points[i].facts.subject);
+            s = bw_gate_subject(c->r, points[i].facts.subject,
+                                &points[i].facts.subject);
         if (s != BW_OK)
             return s;
     }
@@ -54,19 +56,20 @@ static void put_result(bw_qdrant_call *c, const bw_op *op, const uint64_t *chang
     bw_buf *b = &c->response->body;
     bw_buf_puts(b, "{\"operation_id\":0,\"status\":");
     bw_buf_puts(b, c->wait ? "\"completed\"" : "\"acknowledged\"");
-    if (changed && op->kind == BW_OP_DELETE) { /* only what the caller could see and delete */
+    if (changed &&
+        op->kind == BW_OP_DELETE) { /* only what the caller could see and delete */
         bw_json_put_key(b, "points_deleted");
         bw_json_put_u64(b, *changed);
     }
     bw_buf_putc(b, '}');
 }
 
-static bw_status write_ops(bw_qdrant_call *c, const bw_access *access, const bw_op *ops, size_t n,
-                           bool list)
+static bw_status write_ops(bw_qdrant_call *c, const bw_access *access, const bw_op *ops,
+                           size_t n, bool list)
 {
     bw_write_result result = {0};
-    bw_status s = bw_write(c->p.ctx, bw_server_engine(c->r->server), c->info.tenant, c->info.name,
-                           access, ops, n, &result);
+    bw_status s = bw_write(c->p.ctx, bw_server_engine(c->r->server), c->info.tenant,
+                           c->info.name, access, ops, n, &result);
     if (s == BW_EDENIED)
         return bw_gate_denied(c->r, &result.denied_class,
                               denied_action(access, ops, n, &result.denied_class));
@@ -186,7 +189,8 @@ static const struct {
 static bw_status batch_op(bw_qdrant_call *c, const bw_json *node, bw_op *op)
 {
     if (node->kind != BW_JSON_OBJECT || node->count != 1)
-        return bw_qdrant__format(&c->p, node, "expected one operation, such as {\"upsert\": {…}}");
+        return bw_qdrant__format(&c->p, node,
+                                 "expected one operation, such as {\"upsert\": {…}}");
     for (size_t i = 0; i < sizeof batch_words / sizeof *batch_words; i++)
         if (bw_str_eq(node->child->key, bw_str_c(batch_words[i].word))) {
             if (node->child->kind != BW_JSON_OBJECT)

@@ -3,15 +3,17 @@
  *
  * Place: after the filter and vector readers; the engine plans and runs what comes out.
  * A query names its vector by `using`; vectors given in the request are checked against
- * the collection here (except under lookup_from, where only ids are looked up elsewhere),
- * ids by the engine. The contract's LATER kinds are refused by name. */
+ * the collection here (except under lookup_from, where only ids are looked up
+ * elsewhere), ids by the engine. The contract's LATER kinds are refused by name. */
 #include "qdrant.h"
 
-static bw_status query_at(bw_qdrant_parse *p, const bw_json *node, uint32_t depth, bw_query *out);
+static bw_status query_at(bw_qdrant_parse *p, const bw_json *node, uint32_t depth,
+                          bw_query *out);
 
 /* ---- targets: a vector, or a stored point's ---- */
 
-static bw_status target(bw_qdrant_parse *p, const bw_json *v, bw_str using_name, bw_target *out)
+static bw_status target(bw_qdrant_parse *p, const bw_json *v, bw_str using_name,
+                        bw_target *out)
 {
     *out = (bw_target){0};
     if (v->kind == BW_JSON_NUMBER || v->kind == BW_JSON_STRING) {
@@ -43,8 +45,8 @@ static bw_status targets(bw_qdrant_parse *p, const bw_json *list, const char *wh
 
 /* ---- kinds ---- */
 
-static bw_status real_in(bw_qdrant_parse *p, const bw_json *object, const char *name, double lo,
-                         double hi, double *out)
+static bw_status real_in(bw_qdrant_parse *p, const bw_json *object, const char *name,
+                         double lo, double hi, double *out)
 {
     const bw_json *v = bw_json_get_value(object, name);
     if (!v)
@@ -52,7 +54,8 @@ static bw_status real_in(bw_qdrant_parse *p, const bw_json *object, const char *
     if (v->kind != BW_JSON_NUMBER)
         return bw_qdrant__format(p, v, "expected a number");
     if (!(v->real >= lo && v->real <= hi))
-        return bw_qdrant__invalid(p, name, "value invalid, must be from %g to %g", lo, hi);
+        return bw_qdrant__invalid(p, name, "value invalid, must be from %g to %g", lo,
+                                  hi);
     *out = v->real;
     return BW_OK;
 }
@@ -61,7 +64,8 @@ static bw_status mmr(bw_qdrant_parse *p, const bw_json *v, bw_query *out)
 {
     double diversity = 0.5;
     if (v->kind != BW_JSON_OBJECT)
-        return bw_qdrant__format(p, v, "expected {\"diversity\", \"candidates_limit\"}");
+        return bw_qdrant__format(p, v,
+                                 "expected {\"diversity\", \"candidates_limit\"}");
     bw_status s = real_in(p, v, "diversity", 0, 1, &diversity);
     if (s == BW_OK)
         s = bw_qdrant__u32(p, v, "candidates_limit", 0, BW_LIMIT_MMR_CANDIDATES,
@@ -90,8 +94,9 @@ static bw_status rrf(bw_qdrant_parse *p, const bw_json *v, bw_query *out)
         if (w.values[i] < 0)
             s = bw_qdrant__invalid(p, "weights", "weight %u is negative", i);
     if (s == BW_OK && w.n != out->nprefetch)
-        s = bw_qdrant__wrong(p, "the number of weights (%u) must be that of the prefetches (%u)",
-                             w.n, out->nprefetch);
+        s = bw_qdrant__wrong(
+            p, "the number of weights (%u) must be that of the prefetches (%u)", w.n,
+            out->nprefetch);
     if (s == BW_OK) {
         out->rrf_weights = w.values;
         out->nrrf_weights = w.n;
@@ -101,7 +106,8 @@ static bw_status rrf(bw_qdrant_parse *p, const bw_json *v, bw_query *out)
 
 static bw_status fusion(bw_qdrant_parse *p, const bw_json *v, bw_query *out)
 {
-    if (v->kind != BW_JSON_STRING || (!bw_str_is(v->str, "rrf") && !bw_str_is(v->str, "dbsf")))
+    if (v->kind != BW_JSON_STRING ||
+        (!bw_str_is(v->str, "rrf") && !bw_str_is(v->str, "dbsf")))
         return bw_qdrant__format(p, v, "unknown variant, expected rrf or dbsf");
     out->kind = bw_str_is(v->str, "rrf") ? BW_QUERY_FUSION_RRF : BW_QUERY_FUSION_DBSF;
     out->rrf_k = 2;
@@ -112,15 +118,16 @@ static bw_status recommend(bw_qdrant_parse *p, const bw_json *v, bw_query *out)
 {
     bw_str strategy = {NULL, 0};
     if (v->kind != BW_JSON_OBJECT)
-        return bw_qdrant__format(p, v, "expected {\"positive\", \"negative\", \"strategy\"}");
+        return bw_qdrant__format(p, v,
+                                 "expected {\"positive\", \"negative\", \"strategy\"}");
     out->kind = BW_QUERY_RECOMMEND;
     bw_status s = bw_qdrant__string(p, v, "strategy", &strategy);
     if (s == BW_OK)
-        s = targets(p, bw_json_get_value(v, "positive"), "positive examples", out->using_name,
-                    &out->positive, &out->npositive);
+        s = targets(p, bw_json_get_value(v, "positive"), "positive examples",
+                    out->using_name, &out->positive, &out->npositive);
     if (s == BW_OK)
-        s = targets(p, bw_json_get_value(v, "negative"), "negative examples", out->using_name,
-                    &out->negative, &out->nnegative);
+        s = targets(p, bw_json_get_value(v, "negative"), "negative examples",
+                    out->using_name, &out->negative, &out->nnegative);
     if (s != BW_OK)
         return s;
     if (!strategy.ptr || bw_str_is(strategy, "average_vector"))
@@ -130,13 +137,15 @@ static bw_status recommend(bw_qdrant_parse *p, const bw_json *v, bw_query *out)
     else if (bw_str_is(strategy, "sum_scores"))
         out->strategy = BW_RECOMMEND_SUM_SCORES;
     else
-        return bw_qdrant__format(p, bw_json_get(v, "strategy"),
-                                 "unknown variant, expected average_vector, best_score or "
-                                 "sum_scores");
+        return bw_qdrant__format(
+            p, bw_json_get(v, "strategy"),
+            "unknown variant, expected average_vector, best_score or "
+            "sum_scores");
     if (out->npositive == 0 && out->strategy == BW_RECOMMEND_AVERAGE_VECTOR)
         return bw_qdrant__wrong(p, "At least one positive example is required");
     if (out->npositive + out->nnegative == 0)
-        return bw_qdrant__wrong(p, "At least one positive or negative example is required");
+        return bw_qdrant__wrong(
+            p, "At least one positive or negative example is required");
     return BW_OK;
 }
 
@@ -146,13 +155,15 @@ bw_status bw_qdrant__order_by(bw_qdrant_parse *p, const bw_json *node, bw_order_
     if (node->kind == BW_JSON_STRING)
         return bw_qdrant__path_field(p, node, "key", &out->key);
     if (node->kind != BW_JSON_OBJECT)
-        return bw_qdrant__format(p, node, "expected a key or {\"key\", \"direction\", \"start_from\"}");
+        return bw_qdrant__format(
+            p, node, "expected a key or {\"key\", \"direction\", \"start_from\"}");
     const bw_json *start = bw_json_get_value(node, "start_from");
     bw_str direction = {NULL, 0};
     int64_t ns;
-    bw_status s = bw_json_get(node, "key")
-                      ? bw_qdrant__path_field(p, bw_json_get(node, "key"), "key", &out->key)
-                      : bw_qdrant__format(p, node, "missing field `key`");
+    bw_status s =
+        bw_json_get(node, "key")
+            ? bw_qdrant__path_field(p, bw_json_get(node, "key"), "key", &out->key)
+            : bw_qdrant__format(p, node, "missing field `key`");
     if (s == BW_OK)
         s = bw_qdrant__string(p, node, "direction", &direction);
     if (s != BW_OK)
@@ -167,10 +178,11 @@ bw_status bw_qdrant__order_by(bw_qdrant_parse *p, const bw_json *node, bw_order_
     if (start->kind != BW_JSON_STRING)
         return bw_qdrant__number(p, start, &out->start_from);
     if (!bw_time_parse(start->str, &ns))
-        return bw_qdrant__format(p, start, "expected a number or a date-time (RFC 3339)");
+        return bw_qdrant__format(p, start,
+                                 "expected a number or a date-time (RFC 3339)");
     out->start_is_date = true;
-    out->start_from = (bw_number){true, ns < 0, ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns,
-                                  (double)ns};
+    out->start_from =
+        (bw_number){true, ns < 0, ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns, (double)ns};
     return BW_OK;
 }
 
@@ -178,10 +190,13 @@ static bw_status order_by_query(bw_qdrant_parse *p, const bw_json *v, bw_query *
 {
     out->kind = BW_QUERY_ORDER_BY;
     bw_status s = bw_qdrant__order_by(p, v, &out->order_by);
-    if (s == BW_OK && p->info && !bw_qdrant__has_range_index(p->info, out->order_by.key))
-        s = bw_qdrant__wrong(p, "No range index for `order_by` key: `%.*s`. Please create one to "
-                                "use `order_by`",
-                             bw_qdrant__cut(out->order_by.key, 96), out->order_by.key.ptr);
+    if (s == BW_OK && p->info &&
+        !bw_qdrant__has_range_index(p->info, out->order_by.key))
+        s = bw_qdrant__wrong(
+            p,
+            "No range index for `order_by` key: `%.*s`. Please create one to "
+            "use `order_by`",
+            bw_qdrant__cut(out->order_by.key, 96), out->order_by.key.ptr);
     return s;
 }
 
@@ -212,12 +227,13 @@ static bw_status query_object(bw_qdrant_parse *p, const bw_json *v, bw_query *ou
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)
         if ((m = bw_json_get_value(v, later[i])))
             return bw_qdrant__later(p, m, later[i]);
-    if (bw_json_get(v, "indices") || bw_json_get(v, "text") || bw_json_get(v, "image") ||
-        bw_json_get(v, "object")) {
+    if (bw_json_get(v, "indices") || bw_json_get(v, "text") ||
+        bw_json_get(v, "image") || bw_json_get(v, "object")) {
         out->kind = BW_QUERY_NEAREST;
         return target(p, v, out->using_name, &out->target);
     }
-    return bw_qdrant__format(p, v, "expected nearest, fusion, rrf, order_by or recommend");
+    return bw_qdrant__format(p, v,
+                             "expected nearest, fusion, rrf, order_by or recommend");
 }
 
 static bw_status query_kind(bw_qdrant_parse *p, const bw_json *object, bw_query *out)
@@ -227,8 +243,9 @@ static bw_status query_kind(bw_qdrant_parse *p, const bw_json *object, bw_query 
     if (!v) {
         out->kind = BW_QUERY_NONE;
         if (out->nprefetch)
-            return bw_qdrant__wrong(p, "A query is needed to merge the prefetches. Can't have "
-                                       "prefetches without defining a query.");
+            return bw_qdrant__wrong(
+                p, "A query is needed to merge the prefetches. Can't have "
+                   "prefetches without defining a query.");
         return BW_OK;
     }
     if (v->kind == BW_JSON_OBJECT) {
@@ -241,7 +258,8 @@ static bw_status query_kind(bw_qdrant_parse *p, const bw_json *object, bw_query 
     if (s == BW_OK && fuses && out->nprefetch == 0)
         s = bw_qdrant__wrong(p, "Fusion queries need at least one prefetch");
     if (s == BW_OK && fuses && bw_json_get_value(object, "using"))
-        s = bw_qdrant__wrong(p, "Fusion queries cannot be combined with the 'using' field.");
+        s = bw_qdrant__wrong(
+            p, "Fusion queries cannot be combined with the 'using' field.");
     return s;
 }
 
@@ -279,8 +297,8 @@ static bw_status lookup_from(bw_qdrant_parse *p, const bw_json *object, bw_query
         if (bw_str_eq(p->lookups[i], out->lookup_collection))
             return BW_OK;
     if (s == BW_OK && p->nlookups == BW_LIMIT_LOOKUPS)
-        return bw_qdrant__invalid(p, "lookup_from", "more than %d collections in one call",
-                                  BW_LIMIT_LOOKUPS);
+        return bw_qdrant__invalid(
+            p, "lookup_from", "more than %d collections in one call", BW_LIMIT_LOOKUPS);
     if (s == BW_OK)
         p->lookups[p->nlookups++] = out->lookup_collection;
     return s;
@@ -294,7 +312,8 @@ static bw_status threshold(bw_qdrant_parse *p, const bw_json *object, bw_query *
     if (v->kind != BW_JSON_NUMBER)
         return bw_qdrant__format(p, v, "expected a number");
     out->has_score_threshold = true;
-    out->score_threshold = (float)v->real; /* beyond f32: ±inf keeps none or all, as it should */
+    out->score_threshold =
+        (float)v->real; /* beyond f32: ±inf keeps none or all, as it should */
     return BW_OK;
 }
 
@@ -317,7 +336,8 @@ static bw_status prefetches(bw_qdrant_parse *p, const bw_json *object, uint32_t 
     if (!v)
         return BW_OK;
     if (depth >= BW_LIMIT_PREFETCH_DEPTH)
-        return bw_qdrant__invalid(p, "prefetch", "nested deeper than %d", BW_LIMIT_PREFETCH_DEPTH);
+        return bw_qdrant__invalid(p, "prefetch", "nested deeper than %d",
+                                  BW_LIMIT_PREFETCH_DEPTH);
     if (v->kind != BW_JSON_OBJECT) {
         bw_status s = bw_qdrant__list(p, v, "prefetches", BW_LIMIT_PREFETCH, &e, &n);
         if (s != BW_OK)
@@ -325,7 +345,8 @@ static bw_status prefetches(bw_qdrant_parse *p, const bw_json *object, uint32_t 
     }
     p->prefetches += n;
     if (p->prefetches > BW_LIMIT_PREFETCH)
-        return bw_qdrant__invalid(p, "prefetch", "more than %d in one query", BW_LIMIT_PREFETCH);
+        return bw_qdrant__invalid(p, "prefetch", "more than %d in one query",
+                                  BW_LIMIT_PREFETCH);
     bw_query *list = bw_arena_calloc(p->ctx, n, sizeof *list);
     if (!list)
         return bw_fail_nomem(p->ctx);
@@ -340,7 +361,8 @@ static bw_status prefetches(bw_qdrant_parse *p, const bw_json *object, uint32_t 
 }
 
 /* The fields that every form of a query has. */
-static bw_status common(bw_qdrant_parse *p, const bw_json *node, const char *own, bw_query *out)
+static bw_status common(bw_qdrant_parse *p, const bw_json *node, const char *own,
+                        bw_query *out)
 {
     *out = (bw_query){.limit = 10, .using_name = BW_STR("")};
     if (node->kind != BW_JSON_OBJECT)
@@ -361,7 +383,8 @@ static bw_status common(bw_qdrant_parse *p, const bw_json *node, const char *own
     return s == BW_OK ? lookup_from(p, node, out) : s;
 }
 
-static bw_status query_at(bw_qdrant_parse *p, const bw_json *node, uint32_t depth, bw_query *out)
+static bw_status query_at(bw_qdrant_parse *p, const bw_json *node, uint32_t depth,
+                          bw_query *out)
 {
     bw_status s = common(p, node, NULL, out);
     if (s == BW_OK)

@@ -1,13 +1,13 @@
-/* Reads that are no search: one point, retrieve, scroll, count, facet (contract, section
- * 5.4; items 6, 12, 13). Each names the caller's permitted set first; a point outside it
- * and an absent one take the same path. */
+/* Reads that are no search: one point, retrieve, scroll, count, facet (contract,
+ * section 5.4; items 6, 12, 13). Each names the caller's permitted set first; a point
+ * outside it and an absent one take the same path. */
 #include "qdrant.h"
 
 #include <stdio.h>
 
 /* Everything up to bw_read: for calls whose body needs the collection's description. */
-static bw_status start(bw_qdrant_call *c, bw_request *r, bw_response *response, bool has_body,
-                       bw_permit *permit, bw_read *read)
+static bw_status start(bw_qdrant_call *c, bw_request *r, bw_response *response,
+                       bool has_body, bw_permit *permit, bw_read *read)
 {
     bw_status s = bw_qdrant__begin(c, r, response, has_body);
     if (s == BW_OK)
@@ -27,7 +27,8 @@ static bool path_id(bw_str text, bw_point_id *out)
         return true;
     uint64_t n = 0;
     for (size_t i = 0; i < text.len; i++) {
-        if (text.ptr[i] < '0' || text.ptr[i] > '9' || __builtin_mul_overflow(n, 10, &n) ||
+        if (text.ptr[i] < '0' || text.ptr[i] > '9' ||
+            __builtin_mul_overflow(n, 10, &n) ||
             __builtin_add_overflow(n, (uint64_t)(text.ptr[i] - '0'), &n))
             return false;
     }
@@ -48,8 +49,8 @@ bw_status bw_qdrant_point_get(bw_request *r, bw_response *response)
     if (s == BW_OK && !path_id(r->args[1], &id))
         s = bw_qdrant__wrong(&c.p, "Can not recognize \"%.*s\" as point id",
                              bw_qdrant__cut(r->args[1], 64), r->args[1].ptr);
-    if (s == BW_OK &&
-        (s = bw_retrieve(r->ctx, bw_server_engine(r->server), &read, &id, 1, &result)) != BW_OK)
+    if (s == BW_OK && (s = bw_retrieve(r->ctx, bw_server_engine(r->server), &read, &id,
+                                       1, &result)) != BW_OK)
         s = bw_qdrant__engine_failed(&c, s);
     if (s != BW_OK)
         return bw_qdrant__end(&c, s);
@@ -60,7 +61,8 @@ bw_status bw_qdrant_point_get(bw_request *r, bw_response *response)
             bw_uuid_format(&id, text);
         else
             snprintf(text, sizeof text, "%llu", (unsigned long long)id.lo);
-        s = bw_fail(r->ctx, BW_ENOTFOUND, "Not found: Point with id %s does not exists!", text);
+        s = bw_fail(r->ctx, BW_ENOTFOUND,
+                    "Not found: Point with id %s does not exists!", text);
     } else {
         bw_qdrant__open(response);
         s = bw_qdrant__put_hit(&c, &hits[0], BW_HIT_RECORD, &show);
@@ -88,8 +90,8 @@ bw_status bw_qdrant_points_retrieve(bw_request *r, bw_response *response)
         s = bw_qdrant__ids(&c.p, bw_json_get_value(c.body, "ids"), "ids", &ids, &nids);
     if (s == BW_OK)
         s = bw_qdrant__show(&c.p, c.body, "with_vector", &show);
-    if (s == BW_OK &&
-        (s = bw_retrieve(r->ctx, bw_server_engine(r->server), &read, ids, nids, &result)) != BW_OK)
+    if (s == BW_OK && (s = bw_retrieve(r->ctx, bw_server_engine(r->server), &read, ids,
+                                       nids, &result)) != BW_OK)
         s = bw_qdrant__engine_failed(&c, s);
     if (s != BW_OK)
         return bw_qdrant__end(&c, s);
@@ -108,16 +110,19 @@ static bw_status scroll_order(bw_qdrant_call *c, bw_scroll *out)
     if (!v)
         return BW_OK;
     if (out->has_offset)
-        return bw_qdrant__wrong(&c->p, "Cannot use an `offset` when using `order_by`. The "
-                                       "alternative for paging is to use `order_by.start_from` and "
-                                       "a filter to exclude the IDs that you've already seen for "
-                                       "the `order_by.start_from` value");
+        return bw_qdrant__wrong(
+            &c->p, "Cannot use an `offset` when using `order_by`. The "
+                   "alternative for paging is to use `order_by.start_from` and "
+                   "a filter to exclude the IDs that you've already seen for "
+                   "the `order_by.start_from` value");
     out->has_order_by = true;
     bw_status s = bw_qdrant__order_by(&c->p, v, &out->order_by);
     if (s == BW_OK && !bw_qdrant__has_range_index(&c->info, out->order_by.key))
-        s = bw_qdrant__wrong(&c->p, "No range index for `order_by` key: `%.*s`. Please create one "
-                                    "to use `order_by`",
-                             bw_qdrant__cut(out->order_by.key, 96), out->order_by.key.ptr);
+        s = bw_qdrant__wrong(
+            &c->p,
+            "No range index for `order_by` key: `%.*s`. Please create one "
+            "to use `order_by`",
+            bw_qdrant__cut(out->order_by.key, 96), out->order_by.key.ptr);
     return s;
 }
 
@@ -152,8 +157,8 @@ bw_status bw_qdrant_points_scroll(bw_request *r, bw_response *response)
     bw_status s = start(&c, r, response, true, &permit, &read);
     if (s == BW_OK)
         s = scroll_body(&c, &scroll, &show);
-    if (s == BW_OK &&
-        (s = bw_scroll_run(r->ctx, bw_server_engine(r->server), &read, &scroll, &result)) != BW_OK)
+    if (s == BW_OK && (s = bw_scroll_run(r->ctx, bw_server_engine(r->server), &read,
+                                         &scroll, &result)) != BW_OK)
         s = bw_qdrant__engine_failed(&c, s);
     if (s != BW_OK)
         return bw_qdrant__end(&c, s);
@@ -223,11 +228,13 @@ bw_status bw_qdrant_facet(bw_request *r, bw_response *response)
     if (s == BW_OK)
         s = bw_qdrant__filter(&c.p, bw_json_get(c.body, "filter"), &filter);
     if (s == BW_OK && !bw_qdrant__has_match_index(&c.info, key))
-        s = bw_qdrant__wrong(&c.p, "No appropriate index for faceting: `%.*s`. Please create one "
-                                   "to facet on this field",
-                             bw_qdrant__cut(key, 96), key.ptr);
-    if (s == BW_OK && (s = bw_facet(r->ctx, bw_server_engine(r->server), &read, key, filter, limit,
-                                    &hits, &n)) != BW_OK)
+        s = bw_qdrant__wrong(
+            &c.p,
+            "No appropriate index for faceting: `%.*s`. Please create one "
+            "to facet on this field",
+            bw_qdrant__cut(key, 96), key.ptr);
+    if (s == BW_OK && (s = bw_facet(r->ctx, bw_server_engine(r->server), &read, key,
+                                    filter, limit, &hits, &n)) != BW_OK)
         s = bw_qdrant__engine_failed(&c, s);
     if (s != BW_OK)
         return bw_qdrant__end(&c, s);

@@ -1,16 +1,31 @@
-/* The table of the Qdrant surface: every path of the contract that the cell answers, and
- * those that it refuses by name. A path without a row is a 404 with an empty body.
+/* The table of the Qdrant surface: every path of the contract that the cell answers,
+ * and those that it refuses by name. A path without a row is a 404 with an empty body.
  *
  * Literal parts stand before {} parts of the same shape where both would match
  * (/collections/aliases, /collections/{}/points/{} and its literal siblings). */
 #include "qdrant.h"
 
-#define OPEN(m, pattern, h) {m, pattern, h, BW_ROUTE_OPEN, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false}
-#define READ(m, pattern, h) {m, pattern, h, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false}
-#define WRITE(m, pattern, h) {m, pattern, h, BW_ROUTE_KEY, BW_ACTION_STORE, BW_FAMILY_QDRANT, true}
-#define REMOVE(m, pattern, h) {m, pattern, h, BW_ROUTE_KEY, BW_ACTION_DELETE, BW_FAMILY_QDRANT, true}
-#define MANAGE(m, pattern, h)                                                                      \
-    {m, pattern, h, BW_ROUTE_COLLECTION, BW_ACTION_MANAGE_COLLECTION, BW_FAMILY_QDRANT, true}
+#define OPEN(m, pattern, h)                                                    \
+    {                                                                          \
+        m, pattern, h, BW_ROUTE_OPEN, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false \
+    }
+#define READ(m, pattern, h)                                                   \
+    {                                                                         \
+        m, pattern, h, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false \
+    }
+#define WRITE(m, pattern, h)                                                 \
+    {                                                                        \
+        m, pattern, h, BW_ROUTE_KEY, BW_ACTION_STORE, BW_FAMILY_QDRANT, true \
+    }
+#define REMOVE(m, pattern, h)                                                 \
+    {                                                                         \
+        m, pattern, h, BW_ROUTE_KEY, BW_ACTION_DELETE, BW_FAMILY_QDRANT, true \
+    }
+#define MANAGE(m, pattern, h)                                            \
+    {                                                                    \
+        m, pattern, h, BW_ROUTE_COLLECTION, BW_ACTION_MANAGE_COLLECTION, \
+            BW_FAMILY_QDRANT, true                                       \
+    }
 
 const bw_route bw_routes_qdrant[] = {
     OPEN("GET", "/", bw_qdrant_root),

@@ -8,15 +8,17 @@
  *
  * Settings (one JSON object, ours): vectors and sparse_vectors in the form that the
  * client used, hnsw_config, optimizers_config, wal_config, quantization_config, params
- * (the scalar words), metadata. Of metadata the cell reads `_model` (the embedding model
- * or models that the collection is bound to) and `_labels` (its default labels).
+ * (the scalar words), metadata. Of metadata the cell reads `_model` (the embedding
+ * model or models that the collection is bound to) and `_labels` (its default labels).
  *
- * Left out: multivector_config, custom sharding, an enabled strict mode, init_from: 400. */
+ * Left out: multivector_config, custom sharding, an enabled strict mode, init_from:
+ * 400. */
 #include "qdrant.h"
 
 typedef struct word {
     const char *name;
-    char type; /* u unsigned, n number, b bool, s string, o object, x number or string */
+    char
+        type; /* u unsigned, n number, b bool, s string, o object, x number or string */
     const struct word *inner; /* of an object whose words are known */
     uint32_t min;
     const char *fallback; /* shown when it was not set; NULL: left out then */
@@ -60,9 +62,12 @@ static const word param_words[] = {
     {NULL, 0, NULL, 0, NULL},
 };
 static const word vector_words[] = {
-    {"size", 'u', NULL, 1, NULL},       {"distance", 's', NULL, 0, NULL},
-    {"hnsw_config", 'o', hnsw_words, 0, NULL}, {"quantization_config", 'o', NULL, 0, NULL},
-    {"on_disk", 'b', NULL, 0, NULL},    {"datatype", 's', NULL, 0, NULL},
+    {"size", 'u', NULL, 1, NULL},
+    {"distance", 's', NULL, 0, NULL},
+    {"hnsw_config", 'o', hnsw_words, 0, NULL},
+    {"quantization_config", 'o', NULL, 0, NULL},
+    {"on_disk", 'b', NULL, 0, NULL},
+    {"datatype", 's', NULL, 0, NULL},
     {NULL, 0, NULL, 0, NULL},
 };
 static const word sparse_index_words[] = {
@@ -77,14 +82,22 @@ static const word sparse_words[] = {
     {NULL, 0, NULL, 0, NULL},
 };
 static const word index_words[] = {
-    {"type", 's', NULL, 0, NULL},           {"is_tenant", 'b', NULL, 0, NULL},
-    {"is_principal", 'b', NULL, 0, NULL},   {"on_disk", 'b', NULL, 0, NULL},
-    {"enable_hnsw", 'b', NULL, 0, NULL},    {"lookup", 'b', NULL, 0, NULL},
-    {"range", 'b', NULL, 0, NULL},          {"prefix", 'b', NULL, 0, NULL},
-    {"tokenizer", 's', NULL, 0, NULL},      {"min_token_len", 'u', NULL, 0, NULL},
-    {"max_token_len", 'u', NULL, 0, NULL},  {"lowercase", 'b', NULL, 0, NULL},
-    {"ascii_folding", 'b', NULL, 0, NULL},  {"phrase_matching", 'b', NULL, 0, NULL},
-    {"stopwords", 'a', NULL, 0, NULL},      {"stemmer", 'o', NULL, 0, NULL},
+    {"type", 's', NULL, 0, NULL},
+    {"is_tenant", 'b', NULL, 0, NULL},
+    {"is_principal", 'b', NULL, 0, NULL},
+    {"on_disk", 'b', NULL, 0, NULL},
+    {"enable_hnsw", 'b', NULL, 0, NULL},
+    {"lookup", 'b', NULL, 0, NULL},
+    {"range", 'b', NULL, 0, NULL},
+    {"prefix", 'b', NULL, 0, NULL},
+    {"tokenizer", 's', NULL, 0, NULL},
+    {"min_token_len", 'u', NULL, 0, NULL},
+    {"max_token_len", 'u', NULL, 0, NULL},
+    {"lowercase", 'b', NULL, 0, NULL},
+    {"ascii_folding", 'b', NULL, 0, NULL},
+    {"phrase_matching", 'b', NULL, 0, NULL},
+    {"stopwords", 'a', NULL, 0, NULL},
+    {"stemmer", 'o', NULL, 0, NULL},
     {NULL, 0, NULL, 0, NULL},
 };
 
@@ -115,14 +128,15 @@ static bw_status check_word(bw_qdrant_parse *p, const bw_json *v, const word *w)
     if (!has_type(v, w->type))
         return bw_qdrant__format(p, v, "a value of another type is expected");
     if (w->type == 'u' && v->mag < w->min)
-        return bw_qdrant__invalid(p, w->name, "value %llu invalid, must be %u or larger",
+        return bw_qdrant__invalid(p, w->name,
+                                  "value %llu invalid, must be %u or larger",
                                   (unsigned long long)v->mag, w->min);
     return BW_OK;
 }
 
 /* over, then under it base, both objects or NULL: each known word once. Depth: 2. */
-static bw_status put_words(bw_qdrant_parse *p, bw_buf *b, const word *words, const bw_json *base,
-                           const bw_json *over)
+static bw_status put_words(bw_qdrant_parse *p, bw_buf *b, const word *words,
+                           const bw_json *base, const bw_json *over)
 {
     bw_buf_putc(b, '{');
     for (const word *w = words; w->name; w++) {
@@ -145,8 +159,8 @@ static bw_status put_words(bw_qdrant_parse *p, bw_buf *b, const word *words, con
     return BW_OK;
 }
 
-static bw_status object_field(bw_qdrant_parse *p, const bw_json *object, const char *name,
-                              const bw_json **out)
+static bw_status object_field(bw_qdrant_parse *p, const bw_json *object,
+                              const char *name, const bw_json **out)
 {
     *out = bw_json_get_value(object, name);
     if (*out && (*out)->kind != BW_JSON_OBJECT)
@@ -201,14 +215,16 @@ static bw_status dense_spec(bw_qdrant_parse *p, const bw_json *node, bw_str name
     if (node->kind != BW_JSON_OBJECT)
         return bw_qdrant__format(p, node, "expected {\"size\", \"distance\", …}");
     if (!bw_json_get_value(node, "size") || !distance)
-        return bw_qdrant__format(p, node, "missing field `%s`", distance ? "size" : "distance");
+        return bw_qdrant__format(p, node, "missing field `%s`",
+                                 distance ? "size" : "distance");
     if (multi)
         return bw_qdrant__later(p, multi, "a multi vector");
     const bw_json *type = bw_json_get_value(node, "datatype");
     if (type && (type->kind != BW_JSON_STRING ||
-                 (!bw_str_is(type->str, "float32") && !bw_str_is(type->str, "float16") &&
-                  !bw_str_is(type->str, "uint8"))))
-        return bw_qdrant__format(p, type, "unknown variant, expected float32, float16 or uint8");
+                 (!bw_str_is(type->str, "float32") &&
+                  !bw_str_is(type->str, "float16") && !bw_str_is(type->str, "uint8"))))
+        return bw_qdrant__format(p, type,
+                                 "unknown variant, expected float32, float16 or uint8");
     bw_status s = bw_qdrant__u32(p, node, "size", 1, BW_LIMIT_DIM, &out->dim);
     if (s != BW_OK)
         return s;
@@ -218,8 +234,9 @@ static bw_status dense_spec(bw_qdrant_parse *p, const bw_json *node, bw_str name
             out->metric = distances[i].metric;
             return BW_OK;
         }
-    return bw_qdrant__format(p, distance, "unknown variant, expected Cosine, Dot, Euclid or "
-                                          "Manhattan");
+    return bw_qdrant__format(p, distance,
+                             "unknown variant, expected Cosine, Dot, Euclid or "
+                             "Manhattan");
 }
 
 static bw_status sparse_spec(bw_qdrant_parse *p, const bw_json *node, bw_str name,
@@ -241,28 +258,32 @@ static bw_status sparse_spec(bw_qdrant_parse *p, const bw_json *node, bw_str nam
 
 static bool single_form(const bw_json *vectors)
 {
-    const bw_json *size = bw_json_get(vectors, "size"), *distance = bw_json_get(vectors, "distance");
-    return (size && size->kind != BW_JSON_OBJECT) || (distance && distance->kind != BW_JSON_OBJECT);
+    const bw_json *size = bw_json_get(vectors, "size"),
+                  *distance = bw_json_get(vectors, "distance");
+    return (size && size->kind != BW_JSON_OBJECT) ||
+           (distance && distance->kind != BW_JSON_OBJECT);
 }
 
-static bw_status add_spec(bw_qdrant_parse *p, const bw_vector_spec *spec, bw_vector_spec *specs,
-                          uint32_t *n)
+static bw_status add_spec(bw_qdrant_parse *p, const bw_vector_spec *spec,
+                          bw_vector_spec *specs, uint32_t *n)
 {
     if (*n == BW_LIMIT_VECTORS)
-        return bw_qdrant__invalid(p, "vectors", "at most %d names are taken", BW_LIMIT_VECTORS);
+        return bw_qdrant__invalid(p, "vectors", "at most %d names are taken",
+                                  BW_LIMIT_VECTORS);
     if (spec->name.len > BW_LIMIT_VECTOR_NAME)
         return bw_qdrant__invalid(p, "vectors", "a name is longer than %d bytes",
                                   BW_LIMIT_VECTOR_NAME);
     for (uint32_t i = 0; i < *n; i++)
         if (bw_str_eq(specs[i].name, spec->name))
-            return bw_qdrant__wrong(p, "the name of a dense and a sparse vector must differ");
+            return bw_qdrant__wrong(
+                p, "the name of a dense and a sparse vector must differ");
     specs[(*n)++] = *spec;
     return BW_OK;
 }
 
 /* Specs of one family, and its settings in the client's form. */
-static bw_status family(bw_qdrant_parse *p, const bw_json *vectors, bool sparse, bw_buf *b,
-                        bw_vector_spec *specs, uint32_t *n)
+static bw_status family(bw_qdrant_parse *p, const bw_json *vectors, bool sparse,
+                        bw_buf *b, bw_vector_spec *specs, uint32_t *n)
 {
     const word *words = sparse ? sparse_words : vector_words;
     bw_status (*read)(bw_qdrant_parse *, const bw_json *, bw_str, bw_vector_spec *) =
@@ -353,7 +374,8 @@ static bw_status put_parts(bw_qdrant_parse *p, bw_buf *b, const bw_json *base,
             return s;
     }
     bw_json_put_key(b, "params");
-    if ((s = put_words(p, b, param_words, bw_json_get(base, "params"), params)) != BW_OK)
+    if ((s = put_words(p, b, param_words, bw_json_get(base, "params"), params)) !=
+        BW_OK)
         return s;
     const bw_json *q = bw_json_get_value(body, "quantization_config");
     const bw_json *low = bw_json_get(base, "quantization_config");
@@ -388,12 +410,14 @@ static bw_status settle(bw_qdrant_parse *p, bw_buf *b, bw_qdrant_schema *out)
     if (b->failed)
         return bw_fail_nomem(p->ctx);
     if (b->len > BW_LIMIT_SETTINGS_BYTES)
-        return bw_qdrant__invalid(p, "metadata", "the settings are longer than %d bytes",
+        return bw_qdrant__invalid(p, "metadata",
+                                  "the settings are longer than %d bytes",
                                   BW_LIMIT_SETTINGS_BYTES);
     return bw_arena_str(p->ctx, bw_buf_view(b), &out->settings);
 }
 
-bw_status bw_qdrant__create(bw_qdrant_parse *p, const bw_json *body, bw_qdrant_schema *out)
+bw_status bw_qdrant__create(bw_qdrant_parse *p, const bw_json *body,
+                            bw_qdrant_schema *out)
 {
     bw_buf b = {0};
     const bw_json *dense, *sparse;
@@ -429,15 +453,16 @@ bw_status bw_qdrant__create(bw_qdrant_parse *p, const bw_json *body, bw_qdrant_s
 
 /* ---- PATCH ---- */
 
-static const word diff_words[] = { /* what of a vector may change */
+static const word diff_words[] = {
+    /* what of a vector may change */
     {"hnsw_config", 'o', hnsw_words, 0, NULL},
     {"quantization_config", 'a', NULL, 0, NULL},
     {"on_disk", 'b', NULL, 0, NULL},
     {NULL, 0, NULL, 0, NULL},
 };
 
-static bw_status patch_one(bw_qdrant_parse *p, bw_buf *b, const bw_json *base, const bw_json *over,
-                           bool sparse)
+static bw_status patch_one(bw_qdrant_parse *p, bw_buf *b, const bw_json *base,
+                           const bw_json *over, bool sparse)
 {
     const word *words = sparse ? sparse_words : vector_words;
     for (const bw_json *m = over ? over->child : NULL; m; m = m->next) {
@@ -468,7 +493,8 @@ static bw_status patch_family(bw_qdrant_parse *p, bw_buf *b, const bw_json *base
         bw_json_sep(b);
         bw_json_put_str(b, m->key);
         bw_buf_putc(b, ':');
-        bw_status s = patch_one(p, b, m, over ? bw_json_get_str(over, m->key) : NULL, sparse);
+        bw_status s =
+            patch_one(p, b, m, over ? bw_json_get_str(over, m->key) : NULL, sparse);
         if (s != BW_OK)
             return s;
     }
@@ -501,7 +527,8 @@ bw_status bw_qdrant__patch(bw_qdrant_parse *p, bw_str settings, const bw_json *b
     const bw_json *kept = bw_json_get(base, "sparse_vectors");
     if (s == BW_OK && sparse && sparse->count && !kept)
         s = bw_qdrant__wrong(p, "Not existing vector name error: %.*s",
-                             bw_qdrant__cut(sparse->child->key, 96), sparse->child->key.ptr);
+                             bw_qdrant__cut(sparse->child->key, 96),
+                             sparse->child->key.ptr);
     if (s == BW_OK && kept) {
         bw_json_put_key(&b, "sparse_vectors");
         s = patch_family(p, &b, kept, sparse, true);
@@ -540,7 +567,8 @@ static void put_member(bw_buf *b, const bw_json *settings, const char *name)
     bw_buf_str(b, v->raw);
 }
 
-/* A collection that another surface made has no settings of ours: shown from its specs. */
+/* A collection that another surface made has no settings of ours: shown from its specs.
+ */
 static void put_specs(bw_buf *b, const bw_collection_info *info, bool sparse)
 {
     bw_buf_putc(b, '{');
@@ -609,8 +637,8 @@ bw_status bw_qdrant__index(bw_qdrant_parse *p, const bw_json *body, bw_index_spe
                                         "geo",     "datetime", "text",  "uuid"};
     const bw_json *schema = bw_json_get_value(body, "field_schema"), *type = schema;
     *out = (bw_index_spec){0};
-    bw_status s = bw_qdrant__path_field(p, bw_json_get_value(body, "field_name"), "field_name",
-                                        &out->field);
+    bw_status s = bw_qdrant__path_field(p, bw_json_get_value(body, "field_name"),
+                                        "field_name", &out->field);
     if (s != BW_OK)
         return s;
     if (schema && schema->kind == BW_JSON_OBJECT) {
@@ -625,15 +653,17 @@ bw_status bw_qdrant__index(bw_qdrant_parse *p, const bw_json *body, bw_index_spe
             return s;
     }
     if (!type)
-        return bw_qdrant__wrong(p, "Can't auto-detect field type, please specify `field_schema` in "
-                                   "the request");
+        return bw_qdrant__wrong(
+            p, "Can't auto-detect field type, please specify `field_schema` in "
+               "the request");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (type->kind == BW_JSON_STRING && bw_str_eq(type->str, bw_str_c(types[i]))) {
             out->type = type->str;
             return BW_OK;
         }
-    return bw_qdrant__format(p, type, "unknown variant, expected keyword, integer, float, bool, "
-                                      "geo, datetime, text or uuid");
+    return bw_qdrant__format(p, type,
+                             "unknown variant, expected keyword, integer, float, bool, "
+                             "geo, datetime, text or uuid");
 }
 
 static const bw_index_spec *index_on(const bw_collection_info *info, bw_str key)
@@ -644,8 +674,8 @@ static const bw_index_spec *index_on(const bw_collection_info *info, bw_str key)
     return NULL;
 }
 
-/* An integer index may be told to leave one of its two uses out. The parameters are ours
- * (put_words wrote them), so the member's text is found as it was written. */
+/* An integer index may be told to leave one of its two uses out. The parameters are
+ * ours (put_words wrote them), so the member's text is found as it was written. */
 static bool left_out(const bw_index_spec *spec, const char *member)
 {
     return spec->params.len &&

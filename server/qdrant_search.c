@@ -6,8 +6,8 @@
  * (lookup_from, with_lookup) go through the gate like the first. */
 #include "qdrant.h"
 
-typedef bw_status (*query_reader)(bw_qdrant_parse *p, const bw_json *body, bw_query *out,
-                                  bw_qdrant_show *show);
+typedef bw_status (*query_reader)(bw_qdrant_parse *p, const bw_json *body,
+                                  bw_query *out, bw_qdrant_show *show);
 
 typedef struct search {
     bw_qdrant_call c;
@@ -28,8 +28,8 @@ static bw_status alloc_queries(search *x, uint32_t n)
 }
 
 /* Body, permit, queries: `searches` of them when batch, else the body itself. */
-static bw_status start(search *x, bw_request *r, bw_response *response, query_reader read,
-                       bool batch)
+static bw_status start(search *x, bw_request *r, bw_response *response,
+                       query_reader read, bool batch)
 {
     const bw_json *e = NULL;
     uint32_t n = 1;
@@ -38,8 +38,8 @@ static bw_status start(search *x, bw_request *r, bw_response *response, query_re
     if (s == BW_OK)
         s = bw_qdrant__permit(&x->c, BW_ACTION_QUERY, &x->permit);
     if (s == BW_OK && batch)
-        s = bw_qdrant__list(&x->c.p, bw_json_get_value(x->c.body, "searches"), "searches",
-                            BW_LIMIT_SEARCHES, &e, &n);
+        s = bw_qdrant__list(&x->c.p, bw_json_get_value(x->c.body, "searches"),
+                            "searches", BW_LIMIT_SEARCHES, &e, &n);
     if (s == BW_OK)
         s = alloc_queries(x, n);
     for (uint32_t i = 0; s == BW_OK && i < n; i++, e = e ? e->next : NULL)
@@ -49,8 +49,8 @@ static bw_status start(search *x, bw_request *r, bw_response *response, query_re
 
 static bw_status run(search *x)
 {
-    bw_status s = bw_query_run(x->c.p.ctx, bw_server_engine(x->c.r->server), &x->read, x->queries,
-                               x->n, &x->result);
+    bw_status s = bw_query_run(x->c.p.ctx, bw_server_engine(x->c.r->server), &x->read,
+                               x->queries, x->n, &x->result);
     return s == BW_OK ? BW_OK : bw_qdrant__engine_failed(&x->c, s);
 }
 
@@ -81,7 +81,8 @@ static bw_status finish(search *x, bw_status s)
     return bw_qdrant__end(&x->c, s);
 }
 
-static bw_status single(bw_request *r, bw_response *response, query_reader read, const char *key)
+static bw_status single(bw_request *r, bw_response *response, query_reader read,
+                        const char *key)
 {
     search x;
     bw_status s = start(&x, r, response, read, false);
@@ -94,7 +95,8 @@ static bw_status single(bw_request *r, bw_response *response, query_reader read,
     return finish(&x, s);
 }
 
-static bw_status many(bw_request *r, bw_response *response, query_reader read, const char *key)
+static bw_status many(bw_request *r, bw_response *response, query_reader read,
+                      const char *key)
 {
     search x;
     bw_status s = start(&x, r, response, read, true);
@@ -137,7 +139,8 @@ static bw_status lookup_body(search *x, lookup *out)
     if (v->kind == BW_JSON_STRING)
         out->collection = v->str;
     else if (v->kind != BW_JSON_OBJECT || !bw_json_get_value(v, "collection"))
-        return bw_qdrant__format(&x->c.p, v, "expected a collection or {\"collection\", …}");
+        return bw_qdrant__format(&x->c.p, v,
+                                 "expected a collection or {\"collection\", …}");
     else
         s = bw_qdrant__string(&x->c.p, v, "collection", &out->collection);
     if (s == BW_OK)
@@ -173,8 +176,8 @@ static bw_status lookup_run(search *x, lookup *l, const bw_group *groups, size_t
                     .name = l->info.name,
                     .permit = &l->permit,
                     .now_ns = x->c.r->now_ns};
-    bw_status s = bw_retrieve(x->c.p.ctx, bw_server_engine(x->c.r->server), &read, ids, nids,
-                              &l->result);
+    bw_status s = bw_retrieve(x->c.p.ctx, bw_server_engine(x->c.r->server), &read, ids,
+                              nids, &l->result);
     return s == BW_OK ? BW_OK : bw_qdrant__engine_failed(&x->c, s);
 }
 
@@ -223,16 +226,17 @@ static bw_status grouped(bw_request *r, bw_response *response, query_reader read
     size_t n;
     bw_status s = start(&x, r, response, read, false);
     if (s == BW_OK)
-        s = bw_qdrant__path_field(&x.c.p, bw_json_get_value(x.c.body, "group_by"), "group_by",
-                                  &group_by);
+        s = bw_qdrant__path_field(&x.c.p, bw_json_get_value(x.c.body, "group_by"),
+                                  "group_by", &group_by);
     if (s == BW_OK)
-        s = bw_qdrant__u32(&x.c.p, x.c.body, "group_size", 1, BW_LIMIT_GROUP_SIZE, &group_size);
+        s = bw_qdrant__u32(&x.c.p, x.c.body, "group_size", 1, BW_LIMIT_GROUP_SIZE,
+                           &group_size);
     if (s == BW_OK)
         s = lookup_body(&x, &l);
     if (s == BW_OK) {
         x.queries[0].offset = 0; /* groups have none */
-        s = bw_query_groups(r->ctx, bw_server_engine(r->server), &x.read, &x.queries[0], group_by,
-                            group_size, &x.result);
+        s = bw_query_groups(r->ctx, bw_server_engine(r->server), &x.read, &x.queries[0],
+                            group_by, group_size, &x.result);
         if (s != BW_OK)
             s = bw_qdrant__engine_failed(&x.c, s);
     }

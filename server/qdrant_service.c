@@ -13,9 +13,10 @@ static bw_status text(bw_request *r, bw_response *response, const char *line)
 /* No envelope. Clients compare the version with their own. */
 bw_status bw_qdrant_root(bw_request *r, bw_response *response)
 {
-    bw_buf_puts(&response->body, "{\"title\":\"bailiwick - policy-bound retrieval engine\","
-                                 "\"version\":\"" BW_QDRANT_VERSION "\","
-                                 "\"bailiwick\":\"" BW_VERSION "\"}");
+    bw_buf_puts(&response->body,
+                "{\"title\":\"bailiwick - policy-bound retrieval engine\","
+                "\"version\":\"" BW_QDRANT_VERSION "\","
+                "\"bailiwick\":\"" BW_VERSION "\"}");
     return response->body.failed ? bw_fail_nomem(r->ctx) : BW_OK;
 }
 
@@ -41,9 +42,11 @@ bw_status bw_qdrant_telemetry(bw_request *r, bw_response *response)
 {
     return constant(r, response,
                     "{\"id\":\"00000000-0000-0000-0000-000000000000\","
-                    "\"app\":{\"name\":\"bailiwick\",\"version\":\"" BW_QDRANT_VERSION "\","
+                    "\"app\":{\"name\":\"bailiwick\",\"version\":\"" BW_QDRANT_VERSION
+                    "\","
                     "\"startup\":\"1970-01-01T00:00:00Z\"},"
-                    "\"collections\":{\"number_of_collections\":0},\"cluster\":{\"enabled\":false}}");
+                    "\"collections\":{\"number_of_collections\":0},\"cluster\":{"
+                    "\"enabled\":false}}");
 }
 
 bw_status bw_qdrant_cluster(bw_request *r, bw_response *response)
@@ -62,13 +65,15 @@ bw_status bw_qdrant_collection_cluster(bw_request *r, bw_response *response)
         s = bw_qdrant__permit(&c, BW_ACTION_QUERY, &permit);
     if (s == BW_OK)
         s = bw_qdrant__read(&c, &permit, &read);
-    if (s == BW_OK && (s = bw_count(r->ctx, bw_server_engine(r->server), &read, NULL, &n)) != BW_OK)
+    if (s == BW_OK &&
+        (s = bw_count(r->ctx, bw_server_engine(r->server), &read, NULL, &n)) != BW_OK)
         s = bw_qdrant__engine_failed(&c, s);
     if (s != BW_OK)
         return bw_qdrant__end(&c, s);
     bw_qdrant__open(response);
-    bw_buf_puts(&response->body, "{\"peer_id\":1,\"shard_count\":1,\"local_shards\":[{\"shard_id\":0,"
-                                 "\"points_count\":");
+    bw_buf_puts(&response->body,
+                "{\"peer_id\":1,\"shard_count\":1,\"local_shards\":[{\"shard_id\":0,"
+                "\"points_count\":");
     bw_json_put_u64(&response->body, n);
     bw_buf_puts(&response->body,
                 ",\"state\":\"Active\"}],\"remote_shards\":[],\"shard_transfers\":[]}");
@@ -85,5 +90,6 @@ bw_status bw_qdrant_single_node(bw_request *r, bw_response *response)
 bw_status bw_qdrant_not_served(bw_request *r, bw_response *response)
 {
     (void)response;
-    return bw_fail(r->ctx, BW_EINVALID, "Wrong input: this call is not served by this cell");
+    return bw_fail(r->ctx, BW_EINVALID,
+                   "Wrong input: this call is not served by this cell");
 }

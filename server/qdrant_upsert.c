@@ -1,13 +1,15 @@
-/* The bodies of the write calls into bw_op (contract, sections 5.4 and 6, items 3, 6, 11).
+/* The bodies of the write calls into bw_op (contract, sections 5.4 and 6, items 3, 6,
+ * 11).
  *
- * A point's class is not decided here: labels->given[i] is what the client said, and the
- * handler asks the gate. Vectors and names are checked against the collection before
- * anything is written, so a wrong point leaves nothing of its batch behind. */
+ * A point's class is not decided here: labels->given[i] is what the client said, and
+ * the handler asks the gate. Vectors and names are checked against the collection
+ * before anything is written, so a wrong point leaves nothing of its batch behind. */
 #include "qdrant.h"
 
 /* ---- upsert ---- */
 
-static bw_status payload_object(bw_qdrant_parse *p, const bw_json *v, const bw_json **out)
+static bw_status payload_object(bw_qdrant_parse *p, const bw_json *v,
+                                const bw_json **out)
 {
     *out = NULL;
     if (!v || v->kind == BW_JSON_NULL)
@@ -41,7 +43,8 @@ static bw_status point(bw_qdrant_parse *p, const bw_json *node, bw_point *out,
 {
     if (node->kind != BW_JSON_OBJECT)
         return bw_qdrant__format(p, node, "expected a point: {id, vector, payload?}");
-    const bw_json *id = bw_json_get_value(node, "id"), *vector = bw_json_get_value(node, "vector");
+    const bw_json *id = bw_json_get_value(node, "id"),
+                  *vector = bw_json_get_value(node, "vector");
     if (!vector) /* Qdrant takes both spellings */
         vector = bw_json_get_value(node, "vectors");
     if (!id || !vector)
@@ -54,8 +57,8 @@ static bw_status point(bw_qdrant_parse *p, const bw_json *node, bw_point *out,
     return s == BW_OK ? point_payload(p, bw_json_get(node, "payload"), out, labels) : s;
 }
 
-static bw_status alloc_points(bw_qdrant_parse *p, uint32_t n, bw_op *op, bw_point **points,
-                              bw_qdrant_labels *labels)
+static bw_status alloc_points(bw_qdrant_parse *p, uint32_t n, bw_op *op,
+                              bw_point **points, bw_qdrant_labels *labels)
 {
     *points = bw_arena_calloc(p->ctx, n, sizeof **points);
     labels->given = bw_arena_calloc(p->ctx, n, sizeof *labels->given);
@@ -81,19 +84,21 @@ static bw_status point_list(bw_qdrant_parse *p, const bw_json *list, bw_op *op,
 }
 
 /* {"ids": […], "vectors": [[f]…] or {name: […]}, "payloads"?: […]} */
-static bw_status batch_column(bw_qdrant_parse *p, const bw_json *list, bw_str name, uint32_t n,
-                              bw_vector *vs, uint32_t *counts, uint32_t stride)
+static bw_status batch_column(bw_qdrant_parse *p, const bw_json *list, bw_str name,
+                              uint32_t n, bw_vector *vs, uint32_t *counts,
+                              uint32_t stride)
 {
     const bw_json *e;
     uint32_t count;
     if (!list || list->kind != BW_JSON_ARRAY)
-        return bw_qdrant__format(p, list, "expected a list with one vector for each id");
+        return bw_qdrant__format(p, list,
+                                 "expected a list with one vector for each id");
     bw_status s = bw_qdrant__list(p, list, "vectors", BW_LIMIT_POINTS, &e, &count);
     if (s != BW_OK)
         return s;
     if (count != n)
-        return bw_qdrant__format(p, list, "%u vectors for %u ids: one for each is expected", count,
-                                 n);
+        return bw_qdrant__format(
+            p, list, "%u vectors for %u ids: one for each is expected", count, n);
     for (uint32_t i = 0; e; e = e->next, i++) {
         if (e->kind == BW_JSON_NULL)
             continue;
@@ -114,8 +119,8 @@ static bw_status batch_vectors(bw_qdrant_parse *p, const bw_json *vectors, uint3
         return bw_qdrant__format(p, vectors, "expected [[…], …] or {name: [[…], …]}");
     uint32_t stride = map ? vectors->count : 1;
     if (stride > BW_LIMIT_VECTORS)
-        return bw_qdrant__invalid(p, "vectors", "%u names, at most %d are taken", stride,
-                                  BW_LIMIT_VECTORS);
+        return bw_qdrant__invalid(p, "vectors", "%u names, at most %d are taken",
+                                  stride, BW_LIMIT_VECTORS);
     bw_vector *vs = bw_arena_calloc(p->ctx, (size_t)n * stride, sizeof *vs);
     uint32_t *counts = bw_arena_calloc(p->ctx, n, sizeof *counts);
     if (!vs || !counts)
@@ -132,7 +137,8 @@ static bw_status batch_vectors(bw_qdrant_parse *p, const bw_json *vectors, uint3
     return s;
 }
 
-static bw_status batch(bw_qdrant_parse *p, const bw_json *node, bw_op *op, bw_qdrant_labels *labels)
+static bw_status batch(bw_qdrant_parse *p, const bw_json *node, bw_op *op,
+                       bw_qdrant_labels *labels)
 {
     const bw_point_id *ids;
     uint32_t n, npayloads = 0;
@@ -140,8 +146,9 @@ static bw_status batch(bw_qdrant_parse *p, const bw_json *node, bw_op *op, bw_qd
     const bw_json *e = NULL;
     if (node->kind != BW_JSON_OBJECT || !bw_json_get_value(node, "ids") ||
         !bw_json_get_value(node, "vectors"))
-        return bw_qdrant__format(p, node, "expected {ids: […], vectors: […] or {name: […]}, "
-                                          "payloads?: […]}");
+        return bw_qdrant__format(p, node,
+                                 "expected {ids: […], vectors: […] or {name: […]}, "
+                                 "payloads?: […]}");
     const bw_json *payloads = bw_json_get_value(node, "payloads");
     bw_status s = bw_qdrant__ids(p, bw_json_get_value(node, "ids"), "ids", &ids, &n);
     if (s == BW_OK)
@@ -151,7 +158,8 @@ static bw_status batch(bw_qdrant_parse *p, const bw_json *node, bw_op *op, bw_qd
     if (s == BW_OK && payloads)
         s = bw_qdrant__list(p, payloads, "payloads", BW_LIMIT_POINTS, &e, &npayloads);
     if (s == BW_OK && payloads && npayloads != n)
-        s = bw_qdrant__format(p, payloads, "%u payloads for %u ids: one for each is expected",
+        s = bw_qdrant__format(p, payloads,
+                              "%u payloads for %u ids: one for each is expected",
                               npayloads, n);
     for (uint32_t i = 0; s == BW_OK && i < n; i++, e = e ? e->next : NULL) {
         points[i].id = ids[i];
@@ -160,7 +168,8 @@ static bw_status batch(bw_qdrant_parse *p, const bw_json *node, bw_op *op, bw_qd
     return s;
 }
 
-static bw_status update_mode(bw_qdrant_parse *p, const bw_json *body, bw_update_mode *out)
+static bw_status update_mode(bw_qdrant_parse *p, const bw_json *body,
+                             bw_update_mode *out)
 {
     bw_str mode = {NULL, 0};
     bw_status s = bw_qdrant__string(p, body, "update_mode", &mode);
@@ -180,7 +189,8 @@ bw_status bw_qdrant__upsert(bw_qdrant_parse *p, const bw_json *body, bw_op *op,
                             bw_qdrant_labels *labels)
 {
     *op = (bw_op){.kind = BW_OP_UPSERT};
-    const bw_json *list = bw_json_get_value(body, "points"), *b = bw_json_get_value(body, "batch");
+    const bw_json *list = bw_json_get_value(body, "points"),
+                  *b = bw_json_get_value(body, "batch");
     bw_status s = bw_qdrant__no_filter_words(p, body, NULL);
     if (s == BW_OK)
         s = bw_qdrant__no_shard_key(p, body);
@@ -191,15 +201,18 @@ bw_status bw_qdrant__upsert(bw_qdrant_parse *p, const bw_json *body, bw_op *op,
     if (s == BW_OK && op->npoints == 0)
         s = bw_qdrant__wrong(p, "Empty update request");
     if (s == BW_OK)
-        s = bw_qdrant__filter(p, bw_json_get(body, "update_filter"), &op->update_filter);
+        s = bw_qdrant__filter(p, bw_json_get(body, "update_filter"),
+                              &op->update_filter);
     return s == BW_OK ? update_mode(p, body, &op->mode) : s;
 }
 
 /* ---- which points ---- */
 
-/* `points` or `filter`, one of them: dropping one would widen the call. A filter without
- * clauses means every point that the caller may change, and becomes an empty bw_filter. */
-static bw_status selector(bw_qdrant_parse *p, const bw_json *body, const char *own, bw_op *op)
+/* `points` or `filter`, one of them: dropping one would widen the call. A filter
+ * without clauses means every point that the caller may change, and becomes an empty
+ * bw_filter. */
+static bw_status selector(bw_qdrant_parse *p, const bw_json *body, const char *own,
+                          bw_op *op)
 {
     const bw_json *ids = bw_json_get_value(body, "points");
     const bw_json *filter = bw_json_get_value(body, "filter");
@@ -209,9 +222,10 @@ static bw_status selector(bw_qdrant_parse *p, const bw_json *body, const char *o
     if (s != BW_OK)
         return s;
     if (!ids == !filter)
-        return bw_qdrant__format(p, NULL,
-                                 "data did not match any variant of untagged enum PointsSelector: "
-                                 "expected either `points` or `filter`");
+        return bw_qdrant__format(
+            p, NULL,
+            "data did not match any variant of untagged enum PointsSelector: "
+            "expected either `points` or `filter`");
     if (ids)
         return bw_qdrant__ids(p, ids, "points", &op->ids, &op->nids);
     s = bw_qdrant__filter(p, filter, &op->filter);
@@ -237,8 +251,8 @@ bw_status bw_qdrant__clear_payload(bw_qdrant_parse *p, const bw_json *body, bw_o
 
 /* ---- payload ---- */
 
-bw_status bw_qdrant__set_payload(bw_qdrant_parse *p, const bw_json *body, bw_op_kind kind,
-                                 bw_op *op)
+bw_status bw_qdrant__set_payload(bw_qdrant_parse *p, const bw_json *body,
+                                 bw_op_kind kind, bw_op *op)
 {
     *op = (bw_op){.kind = kind};
     const bw_json *payload = bw_json_get_value(body, "payload");
@@ -263,8 +277,8 @@ bw_status bw_qdrant__delete_payload(bw_qdrant_parse *p, const bw_json *body, bw_
     const bw_json *e;
     bw_status s = selector(p, body, NULL, op);
     if (s == BW_OK)
-        s = bw_qdrant__list(p, bw_json_get_value(body, "keys"), "keys", BW_LIMIT_KEYS, &e,
-                            &op->nkeys);
+        s = bw_qdrant__list(p, bw_json_get_value(body, "keys"), "keys", BW_LIMIT_KEYS,
+                            &e, &op->nkeys);
     if (s != BW_OK)
         return s;
     bw_str *keys = bw_arena_calloc(p->ctx, op->nkeys, sizeof *keys);
@@ -289,8 +303,8 @@ bw_status bw_qdrant__update_vectors(bw_qdrant_parse *p, const bw_json *body, bw_
     if (s == BW_OK)
         s = bw_qdrant__no_shard_key(p, body);
     if (s == BW_OK)
-        s = bw_qdrant__list(p, bw_json_get_value(body, "points"), "points", BW_LIMIT_POINTS, &e,
-                            &op->npoints);
+        s = bw_qdrant__list(p, bw_json_get_value(body, "points"), "points",
+                            BW_LIMIT_POINTS, &e, &op->npoints);
     if (s != BW_OK)
         return s;
     if (op->npoints == 0)
@@ -308,7 +322,8 @@ bw_status bw_qdrant__update_vectors(bw_qdrant_parse *p, const bw_json *body, bw_
     }
     op->points = points;
     const bw_json *filter = bw_json_get_value(body, "update_filter");
-    if (s == BW_OK && filter) /* the engine has it for whole points; dropping it would widen */
+    if (s == BW_OK &&
+        filter) /* the engine has it for whole points; dropping it would widen */
         s = bw_qdrant__later(p, filter, "update_filter of a vector call");
     return s;
 }
@@ -319,8 +334,8 @@ bw_status bw_qdrant__delete_vectors(bw_qdrant_parse *p, const bw_json *body, bw_
     const bw_json *e;
     bw_status s = selector(p, body, NULL, op);
     if (s == BW_OK)
-        s = bw_qdrant__list(p, bw_json_get_value(body, "vector"), "vector names", BW_LIMIT_VECTORS,
-                            &e, &op->nkeys);
+        s = bw_qdrant__list(p, bw_json_get_value(body, "vector"), "vector names",
+                            BW_LIMIT_VECTORS, &e, &op->nkeys);
     if (s != BW_OK)
         return s;
     if (op->nkeys == 0)

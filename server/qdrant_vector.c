@@ -17,11 +17,12 @@ const bw_vector_spec *bw_qdrant__spec(const bw_collection_info *info, bw_str nam
 }
 
 /* bw_json_f32's message names the component; the place is added here. */
-static bw_status floats(bw_qdrant_parse *p, const bw_json *node, uint32_t max, float **out)
+static bw_status floats(bw_qdrant_parse *p, const bw_json *node, uint32_t max,
+                        float **out)
 {
     if (node->count > max)
-        return bw_qdrant__invalid(p, "vector", "%u components, at most %u are taken", node->count,
-                                  max);
+        return bw_qdrant__invalid(p, "vector", "%u components, at most %u are taken",
+                                  node->count, max);
     float *v = bw_arena_alloc(p->ctx, (size_t)node->count * sizeof *v);
     if (!v)
         return bw_fail_nomem(p->ctx);
@@ -36,7 +37,8 @@ static bw_status floats(bw_qdrant_parse *p, const bw_json *node, uint32_t max, f
 
 static bool only_numbers(const bw_json *node)
 {
-    return node->kind == BW_JSON_NUMBERS || (node->kind == BW_JSON_ARRAY && node->count == 0);
+    return node->kind == BW_JSON_NUMBERS ||
+           (node->kind == BW_JSON_ARRAY && node->count == 0);
 }
 
 typedef struct pair {
@@ -67,12 +69,15 @@ static bool sparse_sort(pair *pairs, uint32_t n)
 
 static bw_status sparse(bw_qdrant_parse *p, const bw_json *node, bw_vector *out)
 {
-    const bw_json *ji = bw_json_get_value(node, "indices"), *jv = bw_json_get_value(node, "values");
+    const bw_json *ji = bw_json_get_value(node, "indices"),
+                  *jv = bw_json_get_value(node, "values");
     float *values = NULL;
     if (!ji || !jv)
-        return bw_qdrant__format(p, node, "missing field `%s`", ji ? "values" : "indices");
+        return bw_qdrant__format(p, node, "missing field `%s`",
+                                 ji ? "values" : "indices");
     if (!only_numbers(ji) || !only_numbers(jv))
-        return bw_qdrant__format(p, only_numbers(ji) ? jv : ji, "expected a list of numbers");
+        return bw_qdrant__format(p, only_numbers(ji) ? jv : ji,
+                                 "expected a list of numbers");
     if (ji->count != jv->count)
         return bw_qdrant__invalid(p, "indices", "must be the same length as values");
     uint32_t n = ji->count;
@@ -100,7 +105,8 @@ static bw_status sparse(bw_qdrant_parse *p, const bw_json *node, bw_vector *out)
     return BW_OK;
 }
 
-bw_status bw_qdrant__vector(bw_qdrant_parse *p, const bw_json *node, bw_str name, bw_vector *out)
+bw_status bw_qdrant__vector(bw_qdrant_parse *p, const bw_json *node, bw_str name,
+                            bw_vector *out)
 {
     *out = (bw_vector){.name = name};
     if (only_numbers(node)) {
@@ -119,7 +125,8 @@ bw_status bw_qdrant__vector(bw_qdrant_parse *p, const bw_json *node, bw_str name
     }
     if (node->kind != BW_JSON_OBJECT)
         return bw_qdrant__format(p, node, "expected a vector");
-    if (bw_json_get(node, "text") || bw_json_get(node, "image") || bw_json_get(node, "object"))
+    if (bw_json_get(node, "text") || bw_json_get(node, "image") ||
+        bw_json_get(node, "object"))
         return bw_qdrant__later(p, node, "inference from a text, image or object");
     return sparse(p, node, out);
 }
@@ -133,18 +140,19 @@ bw_status bw_qdrant__vector_fits(bw_qdrant_parse *p, const bw_vector *v, bw_str 
         return bw_qdrant__wrong(p, "Not existing vector name error: %.*s",
                                 bw_qdrant__cut(name, 96), name.ptr);
     if (spec->sparse != v->sparse)
-        return bw_qdrant__wrong(p, "Conversion between sparse and regular vectors failed: "
-                                   "vector `%.*s` is %s",
+        return bw_qdrant__wrong(p,
+                                "Conversion between sparse and regular vectors failed: "
+                                "vector `%.*s` is %s",
                                 bw_qdrant__cut(name, 96), name.ptr,
                                 spec->sparse ? "sparse" : "dense");
     if (!spec->sparse && spec->dim != v->n)
-        return bw_qdrant__wrong(p, "Vector dimension error: expected dim: %u, got %u", spec->dim,
-                                v->n);
+        return bw_qdrant__wrong(p, "Vector dimension error: expected dim: %u, got %u",
+                                spec->dim, v->n);
     return BW_OK;
 }
 
-bw_status bw_qdrant__vectors(bw_qdrant_parse *p, const bw_json *node, const bw_vector **out,
-                             uint32_t *n)
+bw_status bw_qdrant__vectors(bw_qdrant_parse *p, const bw_json *node,
+                             const bw_vector **out, uint32_t *n)
 {
     bool map = node->kind == BW_JSON_OBJECT;
     if (!map && !bw_json_is_array(node))

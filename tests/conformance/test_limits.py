@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 with open(os.path.join(SOURCE, "server", "limits.h"), encoding="utf-8") as _f:
-    LIMIT = {k: int(v) for k, v in re.findall(r"BW_LIMIT_(\w+) = (\d+)", _f.read())}
+    LIMIT = {k: int(v) for k, v in re.findall(r"BW_LIMIT_(\w+) =\s*(\d+)", _f.read())}
 
 
 @pytest.fixture

@@ -10,8 +10,10 @@ static void walk_condition(const bw_condition *c, int depth)
     bw_require(c->kind != BW_COND_MATCH_VALUE || c->nvalues == 1);
     for (uint32_t i = 0; i < c->nvalues; i++)
         bw_require(!c->values[i].negative || c->values[i].mag != 0);
-    if (c->kind == BW_COND_RANGE || c->kind == BW_COND_DATE_RANGE || c->kind == BW_COND_VALUES_COUNT)
-        bw_require(c->range.has_gt || c->range.has_gte || c->range.has_lt || c->range.has_lte);
+    if (c->kind == BW_COND_RANGE || c->kind == BW_COND_DATE_RANGE ||
+        c->kind == BW_COND_VALUES_COUNT)
+        bw_require(c->range.has_gt || c->range.has_gte || c->range.has_lt ||
+                   c->range.has_lte);
     if (c->kind == BW_COND_FILTER || c->kind == BW_COND_NESTED)
         walk(c->filter, depth + 1);
 }

@@ -1,5 +1,6 @@
-/* Every body of the Qdrant surface: the first byte picks the call, the rest is the body.
- * A body that is taken has vectors that fit the collection and counts that fit the caps. */
+/* Every body of the Qdrant surface: the first byte picks the call, the rest is the
+ * body. A body that is taken has vectors that fit the collection and counts that fit
+ * the caps. */
 #include "server/qdrant.h"
 
 #include <math.h>
@@ -10,14 +11,13 @@ static const bw_vector_spec specs[] = {
     {.name = {"s", 1}, .sparse = true, .metric = BW_METRIC_DOT},
 };
 static const bw_index_spec indexes[] = {{.field = {"n", 1}, .type = {"integer", 7}}};
-static const char settings[] =
-    "{\"vectors\":{\"\":{\"size\":4,\"distance\":\"Cosine\"}},\"metadata\":{\"_model\":\"A\"}}";
-static const bw_collection_info info = {
-    .vectors = specs,
-    .nvectors = 3,
-    .indexes = indexes,
-    .nindexes = 1,
-    .settings = {settings, sizeof settings - 1}};
+static const char settings[] = "{\"vectors\":{\"\":{\"size\":4,\"distance\":\"Cosine\"}"
+                               "},\"metadata\":{\"_model\":\"A\"}}";
+static const bw_collection_info info = {.vectors = specs,
+                                        .nvectors = 3,
+                                        .indexes = indexes,
+                                        .nindexes = 1,
+                                        .settings = {settings, sizeof settings - 1}};
 
 static void check_vector(const bw_vector *v)
 {
@@ -42,7 +42,8 @@ static void check_op(const bw_op *op)
         for (uint32_t k = 0; k < op->points[i].nvectors; k++) {
             const bw_vector *v = &op->points[i].vectors[k];
             const bw_vector_spec *spec = bw_qdrant__spec(&info, v->name);
-            bw_require(spec && spec->sparse == v->sparse && (v->sparse || v->n == spec->dim));
+            bw_require(spec && spec->sparse == v->sparse &&
+                       (v->sparse || v->n == spec->dim));
             check_vector(v);
         }
 }
@@ -111,7 +112,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const bw_json *body;
     bw_require(ctx != NULL);
     int call = data[0] >= 'a' ? (data[0] - 'a') % 12 : data[0] % 12;
-    if (bw_qdrant__body(&p, (bw_str){(const char *)data + 1, size - 1}, &body) == BW_OK) {
+    if (bw_qdrant__body(&p, (bw_str){(const char *)data + 1, size - 1}, &body) ==
+        BW_OK) {
         bw_status s = run(&p, call, body);
         bw_require(s == BW_OK || *bw_ctx_message(ctx));
     }

@@ -26,7 +26,9 @@ static const bw_vector_spec fixture_specs[] = {
 static const bw_index_spec fixture_indexes[] = {
     {.field = {"n", 1}, .type = {"integer", 7}},
     {.field = {"k", 1}, .type = {"keyword", 7}},
-    {.field = {"m", 1}, .type = {"integer", 7}, .params = {"{\"type\":\"integer\",\"range\":false}", 32}},
+    {.field = {"m", 1},
+     .type = {"integer", 7},
+     .params = {"{\"type\":\"integer\",\"range\":false}", 32}},
 };
 
 static inline int fixture_new(void **state)
@@ -59,15 +61,16 @@ static inline const bw_json *fixture_body(fixture *f, const char *text)
     return s == BW_OK ? body : NULL;
 }
 
-#define assert_message(f, part)                                                                    \
-    do {                                                                                           \
-        if (!strstr(bw_ctx_message((f)->ctx), (part)))                                             \
-            fail_msg("`%s` is not in: %s", (part), bw_ctx_message((f)->ctx));                      \
+#define assert_message(f, part)                                               \
+    do {                                                                      \
+        if (!strstr(bw_ctx_message((f)->ctx), (part)))                        \
+            fail_msg("`%s` is not in: %s", (part), bw_ctx_message((f)->ctx)); \
     } while (0)
 
 /* "prefix" + unit n times + "suffix", in the arena of its own static buffer. */
-static inline const char *fixture_repeat(const char *prefix, const char *unit, unsigned n,
-                                         const char *middle, const char *end, const char *suffix)
+static inline const char *fixture_repeat(const char *prefix, const char *unit,
+                                         unsigned n, const char *middle,
+                                         const char *end, const char *suffix)
 {
     static char text[4 << 20];
     size_t at = (size_t)snprintf(text, sizeof text, "%s", prefix);

@@ -1,5 +1,5 @@
-/* Out of memory at every allocation of reading each kind of body: the answer is right or
- * BW_ENOMEM, and nothing stays behind. */
+/* Out of memory at every allocation of reading each kind of body: the answer is right
+ * or BW_ENOMEM, and nothing stays behind. */
 #include "qdrant_fixture.h"
 
 #include "failing_alloc.h"
@@ -10,22 +10,38 @@ typedef struct job {
 } job;
 
 static const job jobs[] = {
-    {"{\"prefetch\":[{\"query\":[1,0,0,0],\"limit\":2},{\"query\":{\"indices\":[9,1],\"values\":[1,2]},\"using\":\"s\"}],"
-     "\"query\":{\"rrf\":{\"weights\":[1,2]}},\"filter\":{\"must\":[{\"key\":\"a\\u00e9[].b\",\"match\":{\"any\":[1,2]}},"
-     "{\"nested\":{\"key\":\"q\",\"filter\":{\"should\":[{\"has_id\":[1,\"550e8400e29b41d4a716446655440000\"]}]}}}]},"
-     "\"with_payload\":[\"a\",\"b.c\"],\"with_vector\":[\"b\"]}", 0},
-    {"{\"query\":{\"recommend\":{\"positive\":[1,[0,1,0,0]],\"negative\":[2]}},\"lookup_from\":{\"collection\":\"o\"}}", 0},
-    {"{\"points\":[{\"id\":1,\"vector\":{\"\":[1,2,3,4],\"s\":{\"indices\":[5,1],\"values\":[1,2]}},\"payload\":{"
-     "\"_labels\":{\"x\":1},\"_model\":\"A\",\"_node_content\":\"{\\\"text\\\":\\\"t\\\"}\"}}],"
-     "\"update_filter\":{\"must\":[]}}", 1},
-    {"{\"batch\":{\"ids\":[1,2],\"vectors\":{\"b\":[[1,0],[0,1]]},\"payloads\":[{\"a\":1},null]}}", 1},
-    {"{\"vectors\":{\"a\":{\"size\":4,\"distance\":\"Dot\"}},\"sparse_vectors\":{\"s\":{}},\"hnsw_config\":{\"m\":4},"
-     "\"metadata\":{\"k\":1}}", 2},
+    {"{\"prefetch\":[{\"query\":[1,0,0,0],\"limit\":2},{\"query\":{\"indices\":[9,1],"
+     "\"values\":[1,2]},\"using\":\"s\"}],"
+     "\"query\":{\"rrf\":{\"weights\":[1,2]}},\"filter\":{\"must\":[{\"key\":"
+     "\"a\\u00e9[].b\",\"match\":{\"any\":[1,2]}},"
+     "{\"nested\":{\"key\":\"q\",\"filter\":{\"should\":[{\"has_id\":[1,"
+     "\"550e8400e29b41d4a716446655440000\"]}]}}}]},"
+     "\"with_payload\":[\"a\",\"b.c\"],\"with_vector\":[\"b\"]}",
+     0},
+    {"{\"query\":{\"recommend\":{\"positive\":[1,[0,1,0,0]],\"negative\":[2]}},"
+     "\"lookup_from\":{\"collection\":\"o\"}}",
+     0},
+    {"{\"points\":[{\"id\":1,\"vector\":{\"\":[1,2,3,4],\"s\":{\"indices\":[5,1],"
+     "\"values\":[1,2]}},\"payload\":{"
+     "\"_labels\":{\"x\":1},\"_model\":\"A\",\"_node_content\":\"{\\\"text\\\":"
+     "\\\"t\\\"}\"}}],"
+     "\"update_filter\":{\"must\":[]}}",
+     1},
+    {"{\"batch\":{\"ids\":[1,2],\"vectors\":{\"b\":[[1,0],[0,1]]},\"payloads\":[{\"a\":"
+     "1},null]}}",
+     1},
+    {"{\"vectors\":{\"a\":{\"size\":4,\"distance\":\"Dot\"}},\"sparse_vectors\":{\"s\":"
+     "{}},\"hnsw_config\":{\"m\":4},"
+     "\"metadata\":{\"k\":1}}",
+     2},
     {"{\"optimizers_config\":{\"indexing_threshold\":5},\"metadata\":{\"k\":null}}", 3},
     {"{\"payload\":{\"a\":{\"b\":1}},\"points\":[1],\"key\":\"o.p\"}", 4},
-    {"{\"keys\":[\"a.b\",\"c\"],\"filter\":{\"must\":[{\"is_empty\":{\"key\":\"a\"}}]}}", 5},
+    {"{\"keys\":[\"a.b\",\"c\"],\"filter\":{\"must\":[{\"is_empty\":{\"key\":\"a\"}}]}"
+     "}",
+     5},
     {"{\"vector\":[\"b\"],\"points\":[1]}", 6},
-    {"{\"field_name\":\"a\",\"field_schema\":{\"type\":\"integer\",\"range\":true}}", 7},
+    {"{\"field_name\":\"a\",\"field_schema\":{\"type\":\"integer\",\"range\":true}}",
+     7},
 };
 
 static bw_status run(bw_qdrant_parse *p, const bw_json *body, int call)
@@ -44,7 +60,9 @@ static bw_status run(bw_qdrant_parse *p, const bw_json *body, int call)
     case 2:
         return bw_qdrant__create(p, body, &schema);
     case 3:
-        return bw_qdrant__patch(p, BW_STR("{\"vectors\":{\"\":{\"size\":1,\"distance\":\"Dot\"}},\"metadata\":{\"k\":1}}"),
+        return bw_qdrant__patch(p,
+                                BW_STR("{\"vectors\":{\"\":{\"size\":1,\"distance\":"
+                                       "\"Dot\"}},\"metadata\":{\"k\":1}}"),
                                 body, &schema);
     case 4:
         return bw_qdrant__set_payload(p, body, BW_OP_SET_PAYLOAD, &op);
@@ -65,7 +83,8 @@ static void read_body(void *arg)
     if (ctx) {
         bw_collection_info info = {.vectors = fixture_specs,
                                    .nvectors = 3,
-                                   .settings = BW_STR("{\"metadata\":{\"_model\":\"A\"}}")};
+                                   .settings =
+                                       BW_STR("{\"metadata\":{\"_model\":\"A\"}}")};
         bw_qdrant_parse p = {.ctx = ctx, .info = &info};
         const bw_json *body;
         bw_status s = bw_qdrant__body(&p, bw_str_c(j->body), &body);
@@ -97,7 +116,8 @@ static void put_payload(void *arg)
         bw_step steps[] = {{BW_STEP_KEY, {"r", 1}, 0}, {BW_STEP_INDEX, {NULL, 0}, 1}};
         bw_path path = {steps, 2};
         bw_qdrant_show show = {.payload = true, .include = &path, .ninclude = 1};
-        bw_status s = bw_qdrant__put_payload(ctx, &b, BW_STR("{\"r\":[10,20,30],\"q\":{\"x\":[1]}}"), &show);
+        bw_status s = bw_qdrant__put_payload(
+            ctx, &b, BW_STR("{\"r\":[10,20,30],\"q\":{\"x\":[1]}}"), &show);
         assert_true(failing_hit ? s == BW_ENOMEM || b.failed : s == BW_OK && !b.failed);
     }
     bw_buf_clear(&b);

@@ -22,7 +22,8 @@ static void test_filter__empty_forms_are_no_constraint(void **state)
     assert_null(filter(f, "{\"filter\":{}}"));
     assert_null(filter(f, "{\"filter\":{\"must\":[]}}"));
     assert_null(filter(f, "{\"filter\":{\"should\":[]}}"));
-    assert_null(filter(f, "{\"filter\":{\"must\":null,\"should\":null,\"must_not\":null}}"));
+    assert_null(
+        filter(f, "{\"filter\":{\"must\":null,\"should\":null,\"must_not\":null}}"));
     const bw_filter *x = filter(f, "{\"filter\":{\"must\":[{}]}}");
     assert_int_equal(x->nmust, 1);
     assert_int_equal(x->must[0].kind, BW_COND_FILTER);
@@ -50,7 +51,8 @@ static void test_filter__reads_every_condition(void **state)
                   "{\"is_null\":{\"key\":\"a\"}},"
                   "{\"has_id\":[7,\"550e8400e29b41d4a716446655440000\"]},"
                   "{\"has_vector\":\"\"},"
-                  "{\"nested\":{\"key\":\"arr\",\"filter\":{\"must\":[{\"key\":\"k\",\"match\":"
+                  "{\"nested\":{\"key\":\"arr\",\"filter\":{\"must\":[{\"key\":\"k\","
+                  "\"match\":"
                   "{\"value\":1}}]}}},"
                   "{\"should\":[{\"has_id\":[1]}]}]}}")
             ->must;
@@ -84,9 +86,11 @@ static void test_filter__reads_every_condition(void **state)
 static void test_filter__takes_one_condition_for_a_list_and_min_should(void **state)
 {
     fixture *f = *state;
-    const bw_filter *x = filter(f, "{\"filter\":{\"must\":{\"key\":\"g\",\"match\":{\"value\":1}}}}");
+    const bw_filter *x =
+        filter(f, "{\"filter\":{\"must\":{\"key\":\"g\",\"match\":{\"value\":1}}}}");
     assert_int_equal(x->nmust, 1);
-    x = filter(f, "{\"filter\":{\"min_should\":{\"conditions\":[{\"has_id\":[1]},{\"has_id\":[2]}],"
+    x = filter(f, "{\"filter\":{\"min_should\":{\"conditions\":[{\"has_id\":[1]},{"
+                  "\"has_id\":[2]}],"
                   "\"min_count\":2}}}");
     assert_true(x->has_min_should);
     assert_int_equal(x->nmin_should, 2);
@@ -97,11 +101,13 @@ static void test_filter__keeps_64_bit_integers_exact(void **state)
 {
     fixture *f = *state;
     const bw_filter *x = filter(
-        f, "{\"filter\":{\"must\":[{\"key\":\"n\",\"match\":{\"value\":9007199254740993}},"
-           "{\"key\":\"n\",\"range\":{\"gte\":9007199254740993}},"
-           "{\"key\":\"n\",\"match\":{\"value\":-9223372036854775808}}]}}");
+        f,
+        "{\"filter\":{\"must\":[{\"key\":\"n\",\"match\":{\"value\":9007199254740993}},"
+        "{\"key\":\"n\",\"range\":{\"gte\":9007199254740993}},"
+        "{\"key\":\"n\",\"match\":{\"value\":-9223372036854775808}}]}}");
     assert_true(x->must[0].values[0].mag == 9007199254740993u);
-    assert_true(x->must[1].range.gte.is_int && x->must[1].range.gte.mag == 9007199254740993u);
+    assert_true(x->must[1].range.gte.is_int &&
+                x->must[1].range.gte.mag == 9007199254740993u);
     assert_true(x->must[2].values[0].mag == (uint64_t)1 << 63);
 }
 
@@ -112,27 +118,42 @@ typedef struct refusal {
 
 static const refusal refusals[] = {
     {"{\"must\":[{\"key\":\"a\",\"match\":{}}]}", "/filter/must/0/match", 0},
-    {"{\"must\":[{\"key\":\"a\",\"match\":{\"zzz\":1}}]}", "/filter/must/0/match/zzz", 0},
-    {"{\"must\":[{\"key\":\"a\",\"match\":{\"value\":1.5}}]}", "/filter/must/0/match/value", 0},
-    {"{\"must\":[{\"key\":\"a\",\"match\":{\"value\":null}}]}", "/filter/must/0/match", 0},
-    {"{\"must\":[{\"key\":\"a\",\"match\":{\"any\":[1,\"x\"]}}]}", "/filter/must/0/match/any/1", 0},
-    {"{\"must\":[{\"key\":\"a\",\"match\":{\"any\":[true]}}]}", "/filter/must/0/match/any/0", 0},
-    {"{\"must\":[{\"key\":\"a\",\"match\":{\"any\":\"x\"}}]}", "/filter/must/0/match/any", 0},
+    {"{\"must\":[{\"key\":\"a\",\"match\":{\"zzz\":1}}]}", "/filter/must/0/match/zzz",
+     0},
+    {"{\"must\":[{\"key\":\"a\",\"match\":{\"value\":1.5}}]}",
+     "/filter/must/0/match/value", 0},
+    {"{\"must\":[{\"key\":\"a\",\"match\":{\"value\":null}}]}", "/filter/must/0/match",
+     0},
+    {"{\"must\":[{\"key\":\"a\",\"match\":{\"any\":[1,\"x\"]}}]}",
+     "/filter/must/0/match/any/1", 0},
+    {"{\"must\":[{\"key\":\"a\",\"match\":{\"any\":[true]}}]}",
+     "/filter/must/0/match/any/0", 0},
+    {"{\"must\":[{\"key\":\"a\",\"match\":{\"any\":\"x\"}}]}",
+     "/filter/must/0/match/any", 0},
     {"{\"must\":[{\"key\":\"a\",\"match\":{\"value\":1,\"any\":[2]}}]}", "one test", 0},
     {"{\"must\":[{\"key\":\"a\",\"match\":{\"text_any\":\"x\"}}]}", "not served", 0},
-    {"{\"must\":[{\"key\":\"a\",\"range\":{\"gte\":\"ten\"}}]}", "/filter/must/0/range/gte", 0},
-    {"{\"must\":[{\"key\":\"a\",\"range\":{\"gte\":\"2024-01-01\",\"lt\":3}}]}", "all numbers", 0},
-    {"{\"must\":[{\"key\":\"a\",\"range\":{}}]}", "/filter/must/0/range: the range has no", 0},
+    {"{\"must\":[{\"key\":\"a\",\"range\":{\"gte\":\"ten\"}}]}",
+     "/filter/must/0/range/gte", 0},
+    {"{\"must\":[{\"key\":\"a\",\"range\":{\"gte\":\"2024-01-01\",\"lt\":3}}]}",
+     "all numbers", 0},
+    {"{\"must\":[{\"key\":\"a\",\"range\":{}}]}",
+     "/filter/must/0/range: the range has no", 0},
     {"{\"must\":[{\"key\":\"a\",\"range\":{\"ge\":1}}]}", "/filter/must/0/range/ge", 0},
-    {"{\"must\":[{\"key\":\"a\",\"values_count\":{\"lt\":-1}}]}", "/filter/must/0/values_count", 0},
+    {"{\"must\":[{\"key\":\"a\",\"values_count\":{\"lt\":-1}}]}",
+     "/filter/must/0/values_count", 0},
     {"{\"must\":[{\"key\":\"\",\"match\":{\"value\":1}}]}", "/filter/must/0/key", 0},
-    {"{\"must\":[{\"key\":\"a..b\",\"match\":{\"value\":1}}]}", "/filter/must/0/key", 0},
-    {"{\"must\":[{\"key\":\"a[x]\",\"match\":{\"value\":1}}]}", "/filter/must/0/key", 0},
+    {"{\"must\":[{\"key\":\"a..b\",\"match\":{\"value\":1}}]}", "/filter/must/0/key",
+     0},
+    {"{\"must\":[{\"key\":\"a[x]\",\"match\":{\"value\":1}}]}", "/filter/must/0/key",
+     0},
     {"{\"must\":[{\"key\":7,\"match\":{\"value\":1}}]}", "/filter/must/0/key", 0},
-    {"{\"must\":[{\"key\":\"a\"}]}", "Validation error in JSON body: [/filter/must/0", 422},
+    {"{\"must\":[{\"key\":\"a\"}]}", "Validation error in JSON body: [/filter/must/0",
+     422},
     {"{\"must\":[{\"key\":\"a\",\"match\":null}]}", "Validation error", 422},
-    {"{\"must\":[{\"key\":\"a\",\"match\":{\"value\":1},\"range\":{\"gt\":1}}]}", "one test", 0},
-    {"{\"must\":[{\"key\":\"a\",\"match\":{\"value\":1},\"foo\":1}]}", "/filter/must/0/foo", 0},
+    {"{\"must\":[{\"key\":\"a\",\"match\":{\"value\":1},\"range\":{\"gt\":1}}]}",
+     "one test", 0},
+    {"{\"must\":[{\"key\":\"a\",\"match\":{\"value\":1},\"foo\":1}]}",
+     "/filter/must/0/foo", 0},
     {"{\"must\":{}}", "/filter/must: expected a condition", 0},
     {"{\"must\":7}", "/filter/must", 0},
     {"{\"must\":[1,2]}", "/filter/must/0", 0},
@@ -148,8 +169,10 @@ static const refusal refusals[] = {
     {"{\"must\":[{\"slice\":{\"total\":1,\"index\":0}}]}", "slice is not served", 0},
     {"{\"must\":[{\"key\":\"a\",\"geo_radius\":{}}]}", "geo_radius is not served", 0},
     {"{\"min_should\":{\"conditions\":[]}}", "missing field `min_count`", 0},
-    {"{\"min_should\":{\"conditions\":[],\"min_count\":-1}}", "/filter/min_should/min_count", 0},
-    {"{\"key\":\"a\",\"match\":{\"value\":1}}", "/filter/key: unknown word in a filter", 0},
+    {"{\"min_should\":{\"conditions\":[],\"min_count\":-1}}",
+     "/filter/min_should/min_count", 0},
+    {"{\"key\":\"a\",\"match\":{\"value\":1}}", "/filter/key: unknown word in a filter",
+     0},
     {"{\"mist\":[]}", "/filter/mist", 0},
     {"[]", "/filter: expected a filter", 0},
     {"\"x\"", "/filter", 0},
@@ -179,8 +202,8 @@ static void test_filter__caps_the_depth(void **state)
     const bw_filter *out;
     for (unsigned n = BW_FILTER_DEPTH_MAX - 1; n <= BW_FILTER_DEPTH_MAX; n++) {
         /* one `must` each costs two levels of JSON */
-        const char *text = fixture_repeat("{\"filter\":", "{\"must\":", n, "{\"must\":{\"has_id\":[1]}}",
-                                          "}", "}");
+        const char *text = fixture_repeat("{\"filter\":", "{\"must\":", n,
+                                          "{\"must\":{\"has_id\":[1]}}", "}", "}");
         const bw_json *body = fixture_body(f, text);
         assert_non_null(body);
         bw_status s = bw_qdrant__filter(&f->p, bw_json_get(body, "filter"), &out);
@@ -194,9 +217,9 @@ static void test_filter__caps_the_conditions(void **state)
     fixture *f = *state;
     const bw_filter *out;
     for (unsigned extra = 0; extra < 2; extra++) {
-        const char *text = fixture_repeat("{\"filter\":{\"must\":[{\"has_id\":[1]}",
-                                          ",{\"has_id\":[1]}", BW_FILTER_NODES_MAX - 1 + extra, "",
-                                          "", "]}}");
+        const char *text = fixture_repeat(
+            "{\"filter\":{\"must\":[{\"has_id\":[1]}", ",{\"has_id\":[1]}",
+            BW_FILTER_NODES_MAX - 1 + extra, "", "", "]}}");
         const bw_json *body = fixture_body(f, text);
         assert_non_null(body);
         bw_status s = bw_qdrant__filter(&f->p, bw_json_get(body, "filter"), &out);

@@ -2,7 +2,8 @@
  * and the caps at the cap and one above it. */
 #include "qdrant_fixture.h"
 
-typedef bw_status (*reader)(bw_qdrant_parse *, const bw_json *, bw_query *, bw_qdrant_show *);
+typedef bw_status (*reader)(bw_qdrant_parse *, const bw_json *, bw_query *,
+                            bw_qdrant_show *);
 
 static bw_query query;
 static bw_qdrant_show show;
@@ -27,9 +28,11 @@ static void test_query__dense_forms(void **state)
     static const char *const forms[] = {
         "{\"query\":[1,0,0,0]}", "{\"query\":{\"nearest\":[1,0,0,0]}}",
         "{\"query\":[1,0,0,0],\"using\":\"\"}",
-        "{\"query\":[1,0,0,0],\"using\":null,\"filter\":null,\"params\":null,\"limit\":null,"
+        "{\"query\":[1,0,0,0],\"using\":null,\"filter\":null,\"params\":null,\"limit\":"
+        "null,"
         "\"offset\":null,\"score_threshold\":null,\"prefetch\":null,\"shard_key\":null,"
-        "\"with_vector\":null,\"with_payload\":null,\"lookup_from\":null,\"surprise\":1}"};
+        "\"with_vector\":null,\"with_payload\":null,\"lookup_from\":null,\"surprise\":"
+        "1}"};
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         ok(f, forms[i]);
         assert_int_equal(query.kind, BW_QUERY_NEAREST);
@@ -56,23 +59,28 @@ static void test_query__ids(void **state)
     fixture *f = *state;
     ok(f, "{\"query\":18446744073709551615}");
     assert_true(query.target.by_id && query.target.id.lo == UINT64_MAX);
-    ok(f, "{\"query\":{\"nearest\":\"urn:uuid:550e8400-e29b-41d4-a716-446655440000\"}}");
+    ok(f,
+       "{\"query\":{\"nearest\":\"urn:uuid:550e8400-e29b-41d4-a716-446655440000\"}}");
     assert_true(query.target.id.is_uuid == 1);
 }
 
 static void test_query__mmr_and_fusion(void **state)
 {
     fixture *f = *state;
-    ok(f, "{\"query\":{\"nearest\":[1,0,0,0],\"mmr\":{\"diversity\":null,\"candidates_limit\":20}}}");
-    assert_true(query.has_mmr && query.mmr_diversity == 0.5f && query.mmr_candidates == 20);
+    ok(f, "{\"query\":{\"nearest\":[1,0,0,0],\"mmr\":{\"diversity\":null,\"candidates_"
+          "limit\":20}}}");
+    assert_true(query.has_mmr && query.mmr_diversity == 0.5f &&
+                query.mmr_candidates == 20);
     ok(f, "{\"prefetch\":[{\"query\":[1,0,0,0],\"limit\":2},{\"query\":[0,1,0,0]}],"
           "\"query\":{\"fusion\":\"dbsf\"},\"limit\":5,\"offset\":1}");
     assert_int_equal(query.kind, BW_QUERY_FUSION_DBSF);
     assert_int_equal(query.nprefetch, 2);
     assert_int_equal(query.prefetch[0].limit, 2);
     assert_int_equal(query.prefetch[1].limit, 10);
-    ok(f, "{\"prefetch\":{\"query\":[1,0,0,0]},\"query\":{\"rrf\":{\"k\":60,\"weights\":[3]}}}");
-    assert_true(query.rrf_k == 60.0 && query.nrrf_weights == 1 && query.rrf_weights[0] == 3.0f);
+    ok(f, "{\"prefetch\":{\"query\":[1,0,0,0]},\"query\":{\"rrf\":{\"k\":60,"
+          "\"weights\":[3]}}}");
+    assert_true(query.rrf_k == 60.0 && query.nrrf_weights == 1 &&
+                query.rrf_weights[0] == 3.0f);
     ok(f, "{\"prefetch\":[{\"prefetch\":[{\"query\":[0,1,0,0]}],\"query\":[1,0,0,0]}],"
           "\"query\":{\"nearest\":[1,0,0,0]}}");
     assert_int_equal(query.prefetch[0].nprefetch, 1);
@@ -90,7 +98,8 @@ static void test_query__recommend_and_order_by(void **state)
     assert_int_equal(query.strategy, BW_RECOMMEND_BEST_SCORE);
     ok(f, "{\"query\":{\"recommend\":{\"positive\":[1,2]}}}");
     assert_int_equal(query.npositive, 2);
-    ok(f, "{\"query\":{\"order_by\":{\"key\":\"n\",\"direction\":\"desc\",\"start_from\":2.5}}}");
+    ok(f, "{\"query\":{\"order_by\":{\"key\":\"n\",\"direction\":\"desc\",\"start_"
+          "from\":2.5}}}");
     assert_true(query.order_by.descending && query.order_by.start_from.real == 2.5);
     ok(f, "{\"limit\":3}");
     assert_int_equal(query.kind, BW_QUERY_NONE);
@@ -102,24 +111,31 @@ static void test_query__lookup_from_is_collected_once(void **state)
     ok(f, "{\"query\":1,\"lookup_from\":{\"collection\":\"other\",\"vector\":\"v\"}}");
     assert_int_equal(f->p.nlookups, 1);
     ok(f, "{\"prefetch\":[{\"query\":1,\"lookup_from\":{\"collection\":\"o\"}},"
-          "{\"query\":2,\"lookup_from\":{\"collection\":\"o\"}}],\"query\":{\"fusion\":\"rrf\"}}");
+          "{\"query\":2,\"lookup_from\":{\"collection\":\"o\"}}],\"query\":{\"fusion\":"
+          "\"rrf\"}}");
     assert_int_equal(f->p.nlookups, 1);
 }
 
 static void test_query__older_calls(void **state)
 {
     fixture *f = *state;
-    assert_int_equal(parse(f, "{\"vector\":[1,0,0,0],\"limit\":1,\"offset\":0,\"with_payload\":true,"
-                              "\"score_threshold\":-2.0}",
-                           bw_qdrant__search),
-                     BW_OK);
+    assert_int_equal(
+        parse(f,
+              "{\"vector\":[1,0,0,0],\"limit\":1,\"offset\":0,\"with_payload\":true,"
+              "\"score_threshold\":-2.0}",
+              bw_qdrant__search),
+        BW_OK);
     assert_true(show.payload && query.has_score_threshold);
-    assert_int_equal(parse(f, "{\"vector\":{\"name\":\"s\",\"vector\":{\"indices\":[1],\"values\":[1]}}}",
-                           bw_qdrant__search),
-                     BW_OK);
+    assert_int_equal(
+        parse(
+            f,
+            "{\"vector\":{\"name\":\"s\",\"vector\":{\"indices\":[1],\"values\":[1]}}}",
+            bw_qdrant__search),
+        BW_OK);
     assert_true(bw_str_is(query.using_name, "s"));
     assert_int_equal(parse(f, "{\"limit\":1}", bw_qdrant__search), BW_EINVALID);
-    assert_int_equal(parse(f, "{\"positive\":[1],\"negative\":[],\"limit\":3}", bw_qdrant__recommend),
+    assert_int_equal(parse(f, "{\"positive\":[1],\"negative\":[],\"limit\":3}",
+                           bw_qdrant__recommend),
                      BW_OK);
     assert_int_equal(query.kind, BW_QUERY_RECOMMEND);
 }
@@ -130,14 +146,17 @@ static const struct {
 } refusals[] = {
     {"{not json", "Format error in JSON body", 0},
     {"[1]", "expected a JSON object", 0},
-    {"{\"query\":[1,2,3]}", "Wrong input: Vector dimension error: expected dim: 4, got 3", 0},
+    {"{\"query\":[1,2,3]}",
+     "Wrong input: Vector dimension error: expected dim: 4, got 3", 0},
     {"{\"query\":[]}", "expected dim: 4, got 0", 0},
     {"{\"query\":[1,0],\"using\":\"zzz\"}", "Not existing vector name error: zzz", 0},
     {"{\"query\":[1,0],\"using\":\"s\"}", "sparse", 0},
     {"{\"query\":{\"indices\":[1],\"values\":[1]}}", "dense", 0},
     {"{\"query\":{\"indices\":[1,1],\"values\":[1,2]},\"using\":\"s\"}", "unique", 422},
-    {"{\"query\":{\"indices\":[1],\"values\":[1,2]},\"using\":\"s\"}", "same length", 422},
-    {"{\"query\":{\"indices\":[-1],\"values\":[1]},\"using\":\"s\"}", "/query/indices", 0},
+    {"{\"query\":{\"indices\":[1],\"values\":[1,2]},\"using\":\"s\"}", "same length",
+     422},
+    {"{\"query\":{\"indices\":[-1],\"values\":[1]},\"using\":\"s\"}", "/query/indices",
+     0},
     {"{\"query\":[[1,0,0,0]]}", "multi vector is not served", 0},
     {"{\"query\":[1,\"x\",0,0]}", "component 1", 0},
     {"{\"query\":[1,0,1e39,0]}", "/query", 0},
@@ -147,24 +166,31 @@ static const struct {
     {"{\"query\":{}}", "expected nearest", 0},
     {"{\"query\":{\"text\":\"hello\",\"model\":\"m\"}}", "inference", 0},
     {"{\"query\":{\"nearest\":{\"text\":\"hello\"}}}", "inference", 0},
-    {"{\"query\":{\"discover\":{\"target\":1,\"context\":[]}}}", "discover is not served", 0},
+    {"{\"query\":{\"discover\":{\"target\":1,\"context\":[]}}}",
+     "discover is not served", 0},
     {"{\"query\":{\"context\":[]}}", "context is not served", 0},
     {"{\"query\":{\"sample\":\"random\"}}", "sample is not served", 0},
     {"{\"query\":{\"formula\":{}}}", "formula is not served", 0},
     {"{\"query\":{\"fusion\":\"rrf\"}}", "prefetch", 0},
     {"{\"query\":{\"fusion\":\"max\"},\"prefetch\":{\"query\":1}}", "/query/fusion", 0},
-    {"{\"query\":{\"fusion\":\"rrf\"},\"using\":\"\",\"prefetch\":{\"query\":1}}", "'using'", 0},
-    {"{\"query\":{\"rrf\":{\"weights\":[1,2]}},\"prefetch\":{\"query\":1}}", "weights (2)", 0},
-    {"{\"query\":{\"rrf\":{\"weights\":[-1]}},\"prefetch\":{\"query\":1}}", "negative", 422},
+    {"{\"query\":{\"fusion\":\"rrf\"},\"using\":\"\",\"prefetch\":{\"query\":1}}",
+     "'using'", 0},
+    {"{\"query\":{\"rrf\":{\"weights\":[1,2]}},\"prefetch\":{\"query\":1}}",
+     "weights (2)", 0},
+    {"{\"query\":{\"rrf\":{\"weights\":[-1]}},\"prefetch\":{\"query\":1}}", "negative",
+     422},
     {"{\"query\":{\"rrf\":{\"k\":0}},\"prefetch\":{\"query\":1}}", "[k: value 0", 422},
     {"{\"prefetch\":[{\"query\":1}]}", "A query is needed to merge", 0},
     {"{\"query\":{\"order_by\":\"z\"}}", "No range index for `order_by` key: `z`", 0},
     {"{\"query\":{\"order_by\":\"m\"}}", "No range index", 0},
     {"{\"query\":{\"recommend\":{\"negative\":[1]}}}", "positive example", 0},
-    {"{\"query\":{\"recommend\":{\"positive\":[1],\"strategy\":\"x\"}}}", "/query/recommend/strategy", 0},
-    {"{\"query\":{\"nearest\":[1,0,0,0],\"mmr\":{\"diversity\":1.5}}}", "diversity", 422},
+    {"{\"query\":{\"recommend\":{\"positive\":[1],\"strategy\":\"x\"}}}",
+     "/query/recommend/strategy", 0},
+    {"{\"query\":{\"nearest\":[1,0,0,0],\"mmr\":{\"diversity\":1.5}}}", "diversity",
+     422},
     {"{\"query\":1,\"limit\":\"ten\"}", "/limit", 0},
-    {"{\"query\":1,\"limit\":0}", "Validation error in JSON body: [limit: value 0 invalid, must be 1", 422},
+    {"{\"query\":1,\"limit\":0}",
+     "Validation error in JSON body: [limit: value 0 invalid, must be 1", 422},
     {"{\"query\":1,\"limit\":-1}", "/limit", 0},
     {"{\"query\":1,\"params\":{\"hnsw_ef\":0}}", "hnsw_ef", 422},
     {"{\"query\":1,\"params\":{\"exact\":1}}", "/params/exact", 0},
@@ -174,12 +200,16 @@ static const struct {
     {"{\"query\":1,\"is_empty\":{\"key\":\"a\"}}", "`is_empty` belongs", 0},
     {"{\"query\":1,\"key\":\"a\"}", "`key` belongs", 0},
     {"{\"query\":{\"nearest\":1,\"must\":[]}}", "/query/must", 0},
-    {"{\"query\":{\"fusion\":\"rrf\"},\"prefetch\":[{\"query\":1,\"range\":{}}]}", "/prefetch/0/range", 0},
+    {"{\"query\":{\"fusion\":\"rrf\"},\"prefetch\":[{\"query\":1,\"range\":{}}]}",
+     "/prefetch/0/range", 0},
     {"{\"query\":1,\"lookup_from\":{}}", "/lookup_from", 0},
-    {"{\"query\":1,\"with_payload\":{\"include\":[\"a\"],\"foo\":1}}", "/with_payload/foo", 0},
-    {"{\"query\":1,\"with_payload\":{\"include\":[\"a\"],\"exclude\":[\"b\"]}}", "do not go together", 0},
+    {"{\"query\":1,\"with_payload\":{\"include\":[\"a\"],\"foo\":1}}",
+     "/with_payload/foo", 0},
+    {"{\"query\":1,\"with_payload\":{\"include\":[\"a\"],\"exclude\":[\"b\"]}}",
+     "do not go together", 0},
     {"{\"query\":1,\"with_payload\":[\"a..b\"]}", "/with_payload/0", 0},
-    {"{\"query\":1,\"with_vector\":[\"zzz\"]}", "Not existing vector name error: zzz", 0},
+    {"{\"query\":1,\"with_vector\":[\"zzz\"]}", "Not existing vector name error: zzz",
+     0},
     {"{\"query\":1,\"with_vector\":7}", "/with_vector", 0},
 };
 
@@ -213,23 +243,26 @@ static void test_query__caps(void **state)
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
             snprintf(text, sizeof text, caps[i].body, caps[i].cap + extra);
 #pragma GCC diagnostic pop
-            assert_int_equal(parse(f, text, bw_qdrant__query), extra ? BW_EINVALID : BW_OK);
+            assert_int_equal(parse(f, text, bw_qdrant__query),
+                             extra ? BW_EINVALID : BW_OK);
             assert_int_equal(f->p.status, extra ? 422 : 0);
         }
     for (unsigned n = BW_LIMIT_PREFETCH; n <= BW_LIMIT_PREFETCH + 1; n++) {
-        const char *many = fixture_repeat("{\"query\":{\"fusion\":\"rrf\"},\"prefetch\":[{\"query\":1}",
-                                          ",{\"query\":1}", n - 1, "", "", "]}");
+        const char *many = fixture_repeat(
+            "{\"query\":{\"fusion\":\"rrf\"},\"prefetch\":[{\"query\":1}",
+            ",{\"query\":1}", n - 1, "", "", "]}");
         assert_int_equal(parse(f, many, bw_qdrant__query),
                          n == BW_LIMIT_PREFETCH ? BW_OK : BW_EINVALID);
     }
     for (unsigned n = BW_LIMIT_PREFETCH_DEPTH; n <= BW_LIMIT_PREFETCH_DEPTH + 1; n++) {
-        const char *deep = fixture_repeat("", "{\"query\":1,\"prefetch\":", n, "{\"query\":1}", "}", "");
+        const char *deep = fixture_repeat("", "{\"query\":1,\"prefetch\":", n,
+                                          "{\"query\":1}", "}", "");
         assert_int_equal(parse(f, deep, bw_qdrant__query),
                          n == BW_LIMIT_PREFETCH_DEPTH ? BW_OK : BW_EINVALID);
     }
     for (unsigned n = BW_LIMIT_EXAMPLES; n <= BW_LIMIT_EXAMPLES + 1; n++) {
-        const char *ids = fixture_repeat("{\"query\":{\"recommend\":{\"positive\":[1", ",1", n - 1, "",
-                                         "", "]}}}");
+        const char *ids = fixture_repeat("{\"query\":{\"recommend\":{\"positive\":[1",
+                                         ",1", n - 1, "", "", "]}}}");
         assert_int_equal(parse(f, ids, bw_qdrant__query),
                          n == BW_LIMIT_EXAMPLES ? BW_OK : BW_EINVALID);
     }
@@ -239,12 +272,16 @@ static void test_query__foreign_model_is_a_conflict(void **state)
 {
     fixture *f = *state;
     f->info.settings = BW_STR("{\"metadata\":{\"_model\":\"A\"}}");
-    assert_int_equal(parse(f, "{\"query\":1,\"_model\":\"A\"}", bw_qdrant__query), BW_OK);
+    assert_int_equal(parse(f, "{\"query\":1,\"_model\":\"A\"}", bw_qdrant__query),
+                     BW_OK);
     assert_int_equal(parse(f, "{\"query\":1}", bw_qdrant__query), BW_OK);
-    assert_int_equal(parse(f, "{\"query\":1,\"_model\":\"B\"}", bw_qdrant__query), BW_ECONFLICT);
+    assert_int_equal(parse(f, "{\"query\":1,\"_model\":\"B\"}", bw_qdrant__query),
+                     BW_ECONFLICT);
     f->info.settings = BW_STR("{\"metadata\":{\"_model\":[\"A\",\"B\"]}}");
-    assert_int_equal(parse(f, "{\"query\":1,\"_model\":\"B\"}", bw_qdrant__query), BW_OK);
-    assert_int_equal(parse(f, "{\"query\":1,\"_model\":\"C\"}", bw_qdrant__query), BW_ECONFLICT);
+    assert_int_equal(parse(f, "{\"query\":1,\"_model\":\"B\"}", bw_qdrant__query),
+                     BW_OK);
+    assert_int_equal(parse(f, "{\"query\":1,\"_model\":\"C\"}", bw_qdrant__query),
+                     BW_ECONFLICT);
     f->info.settings = BW_STR("{\"vectors\":{}}");
 }
 

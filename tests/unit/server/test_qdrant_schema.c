@@ -21,30 +21,41 @@ static void assert_settings(const char *want)
 static void test_create__forms(void **state)
 {
     fixture *f = *state;
-    assert_int_equal(create(f, "{\"vectors\":{\"size\":4,\"distance\":\"Cosine\",\"on_disk\":null,"
-                               "\"surprise\":1}}"),
-                     BW_OK);
+    assert_int_equal(
+        create(f, "{\"vectors\":{\"size\":4,\"distance\":\"Cosine\",\"on_disk\":null,"
+                  "\"surprise\":1}}"),
+        BW_OK);
     assert_int_equal(schema.nvectors, 1);
     assert_int_equal(schema.vectors[0].name.len, 0);
     assert_settings("{\"vectors\":{\"size\":4,\"distance\":\"Cosine\"},\"params\":{}}");
-    assert_int_equal(create(f, "{\"vectors\":{\"\":{\"size\":4,\"distance\":\"Dot\"}},\"sparse_vectors\":{}}"),
+    assert_int_equal(create(f, "{\"vectors\":{\"\":{\"size\":4,\"distance\":\"Dot\"}},"
+                               "\"sparse_vectors\":{}}"),
                      BW_OK);
-    assert_settings("{\"vectors\":{\"\":{\"size\":4,\"distance\":\"Dot\"}},\"params\":{}}");
+    assert_settings(
+        "{\"vectors\":{\"\":{\"size\":4,\"distance\":\"Dot\"}},\"params\":{}}");
     assert_int_equal(create(f, "{}"), BW_OK);
     assert_int_equal(schema.nvectors, 0);
-    assert_int_equal(create(f, "{\"vectors\":{\"m\":{\"size\":2,\"distance\":\"Manhattan\","
-                               "\"hnsw_config\":{\"m\":4,\"x\":1}},\"e\":{\"size\":3,\"distance\":\"Euclid\"}},"
-                               "\"sparse_vectors\":{\"s\":{},\"i\":{\"modifier\":\"idf\",\"index\":"
-                               "{\"on_disk\":false}}},\"on_disk_payload\":true,\"metadata\":{\"o\":\"x\","
-                               "\"_labels\":{\"tenant\":\"t\"}}}"),
-                     BW_OK);
+    assert_int_equal(
+        create(
+            f,
+            "{\"vectors\":{\"m\":{\"size\":2,\"distance\":\"Manhattan\","
+            "\"hnsw_config\":{\"m\":4,\"x\":1}},\"e\":{\"size\":3,\"distance\":"
+            "\"Euclid\"}},"
+            "\"sparse_vectors\":{\"s\":{},\"i\":{\"modifier\":\"idf\",\"index\":"
+            "{\"on_disk\":false}}},\"on_disk_payload\":true,\"metadata\":{\"o\":\"x\","
+            "\"_labels\":{\"tenant\":\"t\"}}}"),
+        BW_OK);
     assert_int_equal(schema.nvectors, 4);
     assert_int_equal(schema.vectors[0].metric, BW_METRIC_MANHATTAN);
-    assert_true(schema.vectors[2].sparse && !schema.vectors[2].idf && schema.vectors[3].idf);
+    assert_true(schema.vectors[2].sparse && !schema.vectors[2].idf &&
+                schema.vectors[3].idf);
     assert_true(bw_str_is(schema.labels, "{\"tenant\":\"t\"}"));
-    assert_settings("{\"vectors\":{\"m\":{\"size\":2,\"distance\":\"Manhattan\",\"hnsw_config\":{\"m\":4}},"
-                    "\"e\":{\"size\":3,\"distance\":\"Euclid\"}},\"sparse_vectors\":{\"s\":{},\"i\":{"
-                    "\"index\":{\"on_disk\":false},\"modifier\":\"idf\"}},\"params\":{\"on_disk_payload\":"
+    assert_settings("{\"vectors\":{\"m\":{\"size\":2,\"distance\":\"Manhattan\",\"hnsw_"
+                    "config\":{\"m\":4}},"
+                    "\"e\":{\"size\":3,\"distance\":\"Euclid\"}},\"sparse_vectors\":{"
+                    "\"s\":{},\"i\":{"
+                    "\"index\":{\"on_disk\":false},\"modifier\":\"idf\"}},\"params\":{"
+                    "\"on_disk_payload\":"
                     "true},\"metadata\":{\"o\":\"x\",\"_labels\":{\"tenant\":\"t\"}}}");
 }
 
@@ -53,18 +64,24 @@ static const struct {
     int status;
 } refusals[] = {
     {"{\"vectors\":{\"size\":4,\"distance\":\"Chebyshev\"}}", "/vectors/distance", 0},
-    {"{\"vectors\":{\"size\":0,\"distance\":\"Dot\"}}", "size: value 0 invalid, must be 1 or larger", 422},
+    {"{\"vectors\":{\"size\":0,\"distance\":\"Dot\"}}",
+     "size: value 0 invalid, must be 1 or larger", 422},
     {"{\"vectors\":{\"size\":65537,\"distance\":\"Dot\"}}", "size: value 65537", 422},
     {"{\"vectors\":{\"size\":4}}", "missing field `distance`", 0},
     {"{\"vectors\":{\"a\":{\"distance\":\"Dot\"}}}", "missing field `size`", 0},
     {"{\"vectors\":{\"size\":\"4\",\"distance\":\"Dot\"}}", "/vectors/size", 0},
     {"{\"vectors\":[]}", "/vectors", 0},
     {"{\"vectors\":{\"a\":7}}", "/vectors/a", 0},
-    {"{\"vectors\":{\"size\":4,\"distance\":\"Dot\",\"multivector_config\":{\"comparator\":\"max_sim\"}}}",
+    {"{\"vectors\":{\"size\":4,\"distance\":\"Dot\",\"multivector_config\":{"
+     "\"comparator\":\"max_sim\"}}}",
      "multi vector is not served", 0},
-    {"{\"vectors\":{\"size\":4,\"distance\":\"Dot\",\"datatype\":\"float64\"}}", "/vectors/datatype", 0},
-    {"{\"vectors\":{\"a\":{\"size\":4,\"distance\":\"Dot\"}},\"sparse_vectors\":{\"a\":{}}}", "must differ", 0},
-    {"{\"sparse_vectors\":{\"s\":{\"modifier\":\"bm25\"}}}", "/sparse_vectors/s/modifier", 0},
+    {"{\"vectors\":{\"size\":4,\"distance\":\"Dot\",\"datatype\":\"float64\"}}",
+     "/vectors/datatype", 0},
+    {"{\"vectors\":{\"a\":{\"size\":4,\"distance\":\"Dot\"}},\"sparse_vectors\":{\"a\":"
+     "{}}}",
+     "must differ", 0},
+    {"{\"sparse_vectors\":{\"s\":{\"modifier\":\"bm25\"}}}",
+     "/sparse_vectors/s/modifier", 0},
     {"{\"hnsw_config\":{\"m\":\"x\"}}", "/hnsw_config/m", 0},
     {"{\"hnsw_config\":{\"ef_construct\":3}}", "ef_construct", 422},
     {"{\"shard_number\":0}", "shard_number", 422},
@@ -93,7 +110,8 @@ static void test_create__caps_the_names(void **state)
     for (unsigned n = BW_LIMIT_VECTORS; n <= BW_LIMIT_VECTORS + 1; n++) {
         size_t at = (size_t)snprintf(text, sizeof text, "{\"sparse_vectors\":{");
         for (unsigned i = 0; i < n; i++)
-            at += (size_t)snprintf(text + at, sizeof text - at, "%s\"s%u\":{}", i ? "," : "", i);
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s\"s%u\":{}",
+                                   i ? "," : "", i);
         snprintf(text + at, sizeof text - at, "}}");
         assert_int_equal(create(f, text), n == BW_LIMIT_VECTORS ? BW_OK : BW_EINVALID);
     }
@@ -102,22 +120,30 @@ static void test_create__caps_the_names(void **state)
 static void test_patch__merges(void **state)
 {
     fixture *f = *state;
-    const char *base = "{\"vectors\":{\"size\":4,\"distance\":\"Cosine\"},\"optimizers_config\":"
-                       "{\"indexing_threshold\":1,\"max_segment_size\":2},\"params\":{\"shard_number\":2},"
-                       "\"metadata\":{\"owner\":\"x\",\"gone\":1}}";
+    const char *base =
+        "{\"vectors\":{\"size\":4,\"distance\":\"Cosine\"},\"optimizers_config\":"
+        "{\"indexing_threshold\":1,\"max_segment_size\":2},\"params\":{\"shard_"
+        "number\":2},"
+        "\"metadata\":{\"owner\":\"x\",\"gone\":1}}";
     const bw_json *body = fixture_body(
-        f, "{\"optimizers_config\":{\"indexing_threshold\":12345},\"hnsw_config\":{\"ef_construct\":123},"
+        f, "{\"optimizers_config\":{\"indexing_threshold\":12345},\"hnsw_config\":{"
+           "\"ef_construct\":123},"
            "\"params\":{\"replication_factor\":3},\"metadata\":{\"k\":1,\"gone\":null},"
            "\"vectors\":{\"\":{\"on_disk\":true}}}");
     assert_int_equal(bw_qdrant__patch(&f->p, bw_str_c(base), body, &schema), BW_OK);
-    assert_settings("{\"vectors\":{\"size\":4,\"distance\":\"Cosine\",\"on_disk\":true},"
-                    "\"hnsw_config\":{\"ef_construct\":123},\"optimizers_config\":{\"max_segment_size\":2,"
-                    "\"indexing_threshold\":12345},\"params\":{\"shard_number\":2,\"replication_factor\":3},"
-                    "\"metadata\":{\"owner\":\"x\",\"k\":1}}");
+    assert_settings(
+        "{\"vectors\":{\"size\":4,\"distance\":\"Cosine\",\"on_disk\":true},"
+        "\"hnsw_config\":{\"ef_construct\":123},\"optimizers_config\":{\"max_segment_"
+        "size\":2,"
+        "\"indexing_threshold\":12345},\"params\":{\"shard_number\":2,\"replication_"
+        "factor\":3},"
+        "\"metadata\":{\"owner\":\"x\",\"k\":1}}");
     body = fixture_body(f, "{\"vectors\":{\"\":{\"size\":5}}}");
-    assert_int_equal(bw_qdrant__patch(&f->p, bw_str_c(base), body, &schema), BW_EINVALID);
+    assert_int_equal(bw_qdrant__patch(&f->p, bw_str_c(base), body, &schema),
+                     BW_EINVALID);
     body = fixture_body(f, "{\"vectors\":{\"zzz\":{\"on_disk\":true}}}");
-    assert_int_equal(bw_qdrant__patch(&f->p, bw_str_c(base), body, &schema), BW_EINVALID);
+    assert_int_equal(bw_qdrant__patch(&f->p, bw_str_c(base), body, &schema),
+                     BW_EINVALID);
     assert_message(f, "Not existing vector name error: zzz");
 }
 
@@ -126,21 +152,25 @@ static void test_config__has_what_clients_demand(void **state)
     fixture *f = *state;
     bw_buf b = {0};
     fixture_body(f, "{}");
-    f->info.settings = BW_STR("{\"vectors\":{\"\":{\"size\":4,\"distance\":\"Dot\"}},\"hnsw_config\":"
-                              "{\"ef_construct\":123},\"metadata\":{\"k\":1}}");
+    f->info.settings =
+        BW_STR("{\"vectors\":{\"\":{\"size\":4,\"distance\":\"Dot\"}},\"hnsw_config\":"
+               "{\"ef_construct\":123},\"metadata\":{\"k\":1}}");
     assert_int_equal(bw_qdrant__put_config(f->ctx, &b, &f->info), BW_OK);
     bw_json *config;
-    assert_int_equal(bw_json_parse(f->ctx, bw_buf_view(&b), BW_JSON_REQUEST, &config), BW_OK);
+    assert_int_equal(bw_json_parse(f->ctx, bw_buf_view(&b), BW_JSON_REQUEST, &config),
+                     BW_OK);
     const bw_json *hnsw = bw_json_get(config, "hnsw_config");
     assert_int_equal(bw_json_get(hnsw, "m")->mag, 16);
     assert_int_equal(bw_json_get(hnsw, "ef_construct")->mag, 123);
-    assert_non_null(bw_json_get(bw_json_get(config, "optimizer_config"), "flush_interval_sec"));
+    assert_non_null(
+        bw_json_get(bw_json_get(config, "optimizer_config"), "flush_interval_sec"));
     assert_null(bw_json_get(bw_json_get(config, "params"), "sparse_vectors"));
     assert_non_null(bw_json_get(config, "metadata"));
     bw_buf_clear(&b);
     f->info.settings = BW_STR(""); /* made by another surface */
     assert_int_equal(bw_qdrant__put_config(f->ctx, &b, &f->info), BW_OK);
-    assert_int_equal(bw_json_parse(f->ctx, bw_buf_view(&b), BW_JSON_REQUEST, &config), BW_OK);
+    assert_int_equal(bw_json_parse(f->ctx, bw_buf_view(&b), BW_JSON_REQUEST, &config),
+                     BW_OK);
     const bw_json *params = bw_json_get(config, "params");
     assert_int_equal(bw_json_get(params, "vectors")->count, 2);
     assert_int_equal(bw_json_get(params, "sparse_vectors")->count, 1);
@@ -152,18 +182,24 @@ static void test_index__schemas(void **state)
 {
     fixture *f = *state;
     bw_index_spec spec;
-    const bw_json *b = fixture_body(f, "{\"field_name\":\"a.b\",\"field_schema\":\"keyword\"}");
+    const bw_json *b =
+        fixture_body(f, "{\"field_name\":\"a.b\",\"field_schema\":\"keyword\"}");
     assert_int_equal(bw_qdrant__index(&f->p, b, &spec), BW_OK);
     assert_true(bw_str_is(spec.type, "keyword") && spec.params.len == 0);
-    b = fixture_body(f, "{\"field_name\":\"a\",\"field_schema\":{\"range\":false,\"lookup\":true,\"type\":"
+    b = fixture_body(f, "{\"field_name\":\"a\",\"field_schema\":{\"range\":false,"
+                        "\"lookup\":true,\"type\":"
                         "\"integer\",\"zzz\":1,\"on_disk\":null}}");
     assert_int_equal(bw_qdrant__index(&f->p, b, &spec), BW_OK);
-    assert_true(bw_str_is(spec.params, "{\"type\":\"integer\",\"lookup\":true,\"range\":false}"));
-    static const char *const wrong[] = {"{\"field_schema\":\"keyword\"}", "{\"field_name\":\"a\"}",
-                                        "{\"field_name\":\"a..b\",\"field_schema\":\"keyword\"}",
-                                        "{\"field_name\":\"a\",\"field_schema\":\"varchar\"}",
-                                        "{\"field_name\":\"a\",\"field_schema\":{\"is_tenant\":true}}",
-                                        "{\"field_name\":\"a\",\"field_schema\":{\"type\":\"keyword\",\"is_tenant\":1}}"};
+    assert_true(bw_str_is(spec.params,
+                          "{\"type\":\"integer\",\"lookup\":true,\"range\":false}"));
+    static const char *const wrong[] = {
+        "{\"field_schema\":\"keyword\"}",
+        "{\"field_name\":\"a\"}",
+        "{\"field_name\":\"a..b\",\"field_schema\":\"keyword\"}",
+        "{\"field_name\":\"a\",\"field_schema\":\"varchar\"}",
+        "{\"field_name\":\"a\",\"field_schema\":{\"is_tenant\":true}}",
+        "{\"field_name\":\"a\",\"field_schema\":{\"type\":\"keyword\",\"is_tenant\":1}"
+        "}"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         b = fixture_body(f, wrong[i]);
         if (bw_qdrant__index(&f->p, b, &spec) != BW_EINVALID)
@@ -180,8 +216,20 @@ static void test_name__grammar(void **state)
 {
     (void)state;
     static const char *const good[] = {"a", "A b-\xC3\xBC", "x.y", "...", "CON"};
-    static const char *const bad[] = {"", ".", "..", "a/b", "../x", "a\\b", "a:b", "a\nb", "a*",
-                                      "a\xE2\x88\x95" "b", "a\xEF\xBC\x8F" "b", "a\x7F"};
+    static const char *const bad[] = {"",
+                                      ".",
+                                      "..",
+                                      "a/b",
+                                      "../x",
+                                      "a\\b",
+                                      "a:b",
+                                      "a\nb",
+                                      "a*",
+                                      "a\xE2\x88\x95"
+                                      "b",
+                                      "a\xEF\xBC\x8F"
+                                      "b",
+                                      "a\x7F"};
     const char *why;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_true(bw_qdrant__name_valid(bw_str_c(good[i]), &why));
