@@ -8,6 +8,7 @@ enum {
     /* ---- bodies ---- */
     BW_LIMIT_BODY_BYTES = 33554432, /* Qdrant's default; clients batch below it */
     BW_LIMIT_JSON_DEPTH = 64,       /* payloads included */
+    BW_LIMIT_PAYLOAD_DEPTH = 61,    /* of one payload: a body puts three around it */
     BW_LIMIT_JSON_NODES = 1000000,  /* 64 bytes each: 64 MiB of the request's arena */
 
     /* ---- names ---- */

@@ -109,6 +109,12 @@ bw_status bw_qdrant__show(bw_qdrant_parse *p, const bw_json *object,
 
 /* ---- the bytes ---- */
 
+/* What is stored was capped when it came; payload calls may have let it grow since. */
+#define BW_STORED_JSON                                  \
+    ((bw_json_limits){.depth_max = BW_LIMIT_JSON_DEPTH, \
+                      .nodes_max = UINT32_MAX,          \
+                      .bytes_max = UINT32_MAX})
+
 typedef struct walk {
     bw_ctx *ctx;
     const bw_qdrant_show *show;
@@ -213,7 +219,7 @@ bw_status bw_qdrant__put_payload(bw_ctx *ctx, bw_buf *b, bw_str payload,
     }
     bw_json *root;
     bw_arena_mark mark = bw_arena_mark_get(ctx);
-    bw_status s = bw_json_parse(ctx, payload, BW_QDRANT_JSON, &root);
+    bw_status s = bw_json_parse(ctx, payload, BW_STORED_JSON, &root);
     if (s == BW_OK && root->kind == BW_JSON_OBJECT) {
         walk w = {.ctx = ctx, .show = show};
         put_shown(&w, b, root);

@@ -251,6 +251,35 @@ bw_status bw_qdrant__clear_payload(bw_qdrant_parse *p, const bw_json *body, bw_o
 
 /* ---- payload ---- */
 
+/* Levels of a value; the reader has capped them, and so this recursion. */
+static uint32_t levels(const bw_json *v)
+{
+    uint32_t most = 0;
+    if (v->kind == BW_JSON_NUMBERS)
+        return 1;
+    if (v->kind != BW_JSON_OBJECT && v->kind != BW_JSON_ARRAY)
+        return 0;
+    for (const bw_json *m = v->child; m; m = m->next) {
+        uint32_t n = levels(m);
+        most = n > most ? n : most;
+    }
+    return most + 1;
+}
+
+/* A payload set under a key nests deeper than it came: what is stored must stay what a
+ * reader takes back. */
+static bw_status nests_too_deep(bw_qdrant_parse *p, const bw_json *payload, bw_str key)
+{
+    bw_step steps[BW_PATH_STEPS_MAX];
+    uint32_t n = 0;
+    if (key.len && !bw_path_read(key, steps, &n))
+        return bw_qdrant__format(p, payload, "not a payload path");
+    if (levels(payload) + n > BW_LIMIT_PAYLOAD_DEPTH)
+        return bw_qdrant__format(p, payload, "the payload would nest deeper than %d",
+                                 BW_LIMIT_PAYLOAD_DEPTH);
+    return BW_OK;
+}
+
 bw_status bw_qdrant__set_payload(bw_qdrant_parse *p, const bw_json *body,
                                  bw_op_kind kind, bw_op *op)
 {
@@ -266,6 +295,8 @@ bw_status bw_qdrant__set_payload(bw_qdrant_parse *p, const bw_json *body,
         s = bw_qdrant__path_field(p, key, "key", &op->key);
     if (s == BW_OK)
         s = bw_qdrant__no_facts(p, payload, op->key);
+    if (s == BW_OK)
+        s = nests_too_deep(p, payload, op->key);
     if (s == BW_OK)
         op->payload = payload->raw;
     return s;

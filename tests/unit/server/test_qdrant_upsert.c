@@ -232,6 +232,23 @@ static void test_payload_calls__keep_the_points_own_words(void **state)
     assert_int_equal(bw_qdrant__delete_payload(&f->p, b, &op), BW_EINVALID);
 }
 
+static void test_payload_calls__cap_the_depth(void **state)
+{
+    fixture *f = *state;
+    for (unsigned n = BW_LIMIT_PAYLOAD_DEPTH - 3; n <= BW_LIMIT_PAYLOAD_DEPTH - 2;
+         n++) {
+        /* an object of n levels under a key of three steps */
+        const char *text = fixture_repeat(
+            "{\"points\":[1],\"key\":\"a.b.c\",\"payload\":", "{\"k\":", n - 1, "{}",
+            "}", "}");
+        const bw_json *b = fixture_body(f, text);
+        assert_non_null(b);
+        assert_int_equal(bw_qdrant__set_payload(&f->p, b, BW_OP_SET_PAYLOAD, &op),
+                         n + 3 <= BW_LIMIT_PAYLOAD_DEPTH ? BW_OK : BW_EINVALID);
+    }
+    assert_message(f, "nest deeper");
+}
+
 static void test_vector_calls(void **state)
 {
     fixture *f = *state;
@@ -272,6 +289,7 @@ int main(void)
         cmocka_unit_test(test_upsert__foreign_model_is_a_conflict),
         cmocka_unit_test(test_selector__one_of_points_and_filter),
         cmocka_unit_test(test_payload_calls__keep_the_points_own_words),
+        cmocka_unit_test(test_payload_calls__cap_the_depth),
         cmocka_unit_test(test_vector_calls),
         cmocka_unit_test(test_ids__cap),
     };
