@@ -68,6 +68,18 @@ static bw_status denied(bw_request *r, bw_action action, const bw_class_id *clas
                    names, bw_action_name(action));
 }
 
+/* The collection that an alias stands for; any other name stays. A rule that names a
+ * collection holds whatever name leads to it. */
+static bw_status collection_meant(bw_request *r, bw_str *name)
+{
+    bw_collection_info info;
+    bw_status s = bw_collection_get(r->ctx, r->server->engine,
+                                    r->caller->principal.tenant, *name, &info);
+    if (s == BW_OK)
+        *name = info.name;
+    return s == BW_ENOTFOUND ? BW_OK : s;
+}
+
 bw_status bw_gate__object(bw_request *r, bw_action action, const char *kind,
                           bw_str name)
 {
@@ -77,8 +89,12 @@ bw_status bw_gate__object(bw_request *r, bw_action action, const char *kind,
     if (s->config.dev)
         return BW_OK;
     bw_gate__question(r, action, &q);
-    bw_status st = bw_decide_object(r->ctx, s->authority, &q, kind,
-                                    r->caller->principal.tenant, name, &d);
+    bw_status st = BW_OK;
+    if (strcmp(kind, "Collection") == 0 && name.len > 0)
+        st = collection_meant(r, &name);
+    if (st == BW_OK)
+        st = bw_decide_object(r->ctx, s->authority, &q, kind,
+                              r->caller->principal.tenant, name, &d);
     if (st != BW_OK)
         return st;
     if (d.allow)
@@ -91,6 +107,13 @@ bw_status bw_gate__object(bw_request *r, bw_action action, const char *kind,
                        bw_action_name(action));
     return bw_fail(r->ctx, BW_EDENIED, "Forbidden: %s is denied by policy %s",
                    bw_action_name(action), names);
+}
+
+bw_status bw_gate_manage(bw_request *r, bw_str collection)
+{
+    if (!r->audit->collection.ptr)
+        r->audit->collection = collection;
+    return bw_gate__object(r, BW_ACTION_MANAGE_COLLECTION, "Collection", collection);
 }
 
 /* ---- label texts of classes ---- */

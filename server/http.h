@@ -98,6 +98,10 @@ BW_MUST_USE bw_status bw_gate_class(bw_request *r, const bw_collection_info *inf
                                     bw_class_id *out);
 /* After bw_write returned BW_EDENIED: the message with the policies that forbid `action` on it. */
 bw_status bw_gate_denied(bw_request *r, const bw_class_id *class_id, bw_action action);
+/* ManageCollection on one collection, by its name or an alias, for calls that name it in
+ * the body (rows of BW_ROUTE_COLLECTION have it decided before they run). BW_EDENIED: set
+ * response->status to 403. */
+BW_MUST_USE bw_status bw_gate_manage(bw_request *r, bw_str collection);
 /* Before a collection is dropped: BW_EDENIED (451) when a class that the caller sees may not
  * be deleted, or when a policy forbids Delete of any class in it (a legal hold), seen or
  * not. Absent: BW_OK. Classes that are merely not the caller's go with the collection:

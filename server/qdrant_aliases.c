@@ -57,24 +57,41 @@ static bool named(const bw_alias *list, size_t nlist, const bw_alias_action *act
     return false;
 }
 
+/* The collection that an action touches: an alias's own is the list's; an alias that is
+ * not there is asked about as if it were one. */
+static bw_str touched(const bw_alias *list, size_t nlist, const bw_alias_action *a)
+{
+    if (a->kind == BW_ALIAS_CREATE)
+        return a->collection;
+    for (size_t i = 0; i < nlist; i++)
+        if (bw_str_eq(list[i].alias, a->alias))
+            return list[i].collection;
+    return a->alias;
+}
+
+/* Every item is decided before any is applied. */
+static bw_status decide(bw_qdrant_call *c, const bw_alias *list, size_t nlist,
+                        const bw_alias_action *actions, uint32_t n)
+{
+    bw_status s = n == 0 ? bw_gate_manage(c->r, BW_STR("")) : BW_OK;
+    for (uint32_t i = 0; s == BW_OK && i < n; i++)
+        s = bw_gate_manage(c->r, touched(list, nlist, &actions[i]));
+    if (s == BW_EDENIED)
+        c->response->status = 403;
+    return s;
+}
+
 /* To Qdrant deleting an alias that is not there is no error, and clients lean on it: a
  * switch of an alias is "delete, create", the first time as well. */
-static bw_status drop_idle_deletes(bw_qdrant_call *c, bw_alias_action *actions,
-                                   uint32_t *n)
+static uint32_t drop_idle_deletes(const bw_alias *list, size_t nlist,
+                                  bw_alias_action *actions, uint32_t n)
 {
-    const bw_alias *list;
-    size_t nlist;
     uint32_t kept = 0;
-    bw_status s = bw_alias_list(c->p.ctx, bw_server_engine(c->r->server),
-                                c->r->caller->principal.tenant, &list, &nlist);
-    if (s != BW_OK)
-        return s;
-    for (uint32_t i = 0; i < *n; i++)
+    for (uint32_t i = 0; i < n; i++)
         if (actions[i].kind != BW_ALIAS_DELETE ||
             named(list, nlist, actions, kept, actions[i].alias))
             actions[kept++] = actions[i];
-    *n = kept;
-    return BW_OK;
+    return kept;
 }
 
 /* The engine says that something is absent or taken; the contract's words name it. */
@@ -99,6 +116,8 @@ bw_status bw_qdrant_aliases_apply(bw_request *r, bw_response *response)
 {
     bw_qdrant_call c;
     const bw_json *e = NULL;
+    const bw_alias *list;
+    size_t nlist = 0;
     uint32_t n = 0;
     bw_status s = bw_qdrant__begin(&c, r, response, true);
     if (s == BW_OK)
@@ -111,8 +130,12 @@ bw_status bw_qdrant_aliases_apply(bw_request *r, bw_response *response)
     for (uint32_t i = 0; s == BW_OK && i < n; i++, e = e->next)
         s = action(&c.p, e, &actions[i]);
     if (s == BW_OK)
-        s = drop_idle_deletes(&c, actions, &n);
+        s = bw_alias_list(r->ctx, bw_server_engine(r->server),
+                          r->caller->principal.tenant, &list, &nlist);
+    if (s == BW_OK)
+        s = decide(&c, list, nlist, actions, n);
     if (s == BW_OK) {
+        n = drop_idle_deletes(list, nlist, actions, n);
         s = bw_alias_apply(r->ctx, bw_server_engine(r->server),
                            r->caller->principal.tenant, actions, n);
         if (s != BW_OK)

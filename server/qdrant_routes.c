@@ -37,7 +37,9 @@ const bw_route bw_routes_qdrant[] = {
     READ("GET", "/aliases", bw_qdrant_aliases_list),
 
     READ("GET", "/collections", bw_qdrant_collections_list),
-    MANAGE("POST", "/collections/aliases", bw_qdrant_aliases_apply),
+    /* its handler asks for ManageCollection of every collection that an action touches */
+    {"POST", "/collections/aliases", bw_qdrant_aliases_apply, BW_ROUTE_KEY,
+     BW_ACTION_MANAGE_COLLECTION, BW_FAMILY_QDRANT, true},
     READ("GET", "/collections/{}", bw_qdrant_collection_get),
     MANAGE("PUT", "/collections/{}", bw_qdrant_collection_create),
     MANAGE("PATCH", "/collections/{}", bw_qdrant_collection_update),

@@ -246,8 +246,7 @@ static bw_status create_collection(ingest *x)
     if (!e)
         return bw_fail(x->ctx, BW_ECONFLICT,
                        "this cell has no encoder (model.folder in its configuration)");
-    bw_status s = bw_gate__object(r, BW_ACTION_MANAGE_COLLECTION, "Collection",
-                                  x->source.collection);
+    bw_status s = bw_gate_manage(r, x->source.collection);
     if (s)
         return s;
     bw_str model = bw_encoder_model(e);

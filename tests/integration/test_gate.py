@@ -331,6 +331,42 @@ def test_policies__change_is_atomic_and_durable(cell):
     assert count() == before
 
 
+def test_manage__is_decided_on_the_collection_itself(cell):
+    """A policy that names a collection holds whatever alias or batch item leads to it."""
+    old = cell.get("/v1/policies").json()["policies"]
+    make(cell, "kept")
+    alias = lambda *actions: cell.post("/collections/aliases", {"actions": list(actions)}, key=cell.ana)
+    create = lambda a, c: {"create_alias": {"alias_name": a, "collection_name": c}}
+    assert alias(create("kept-as", "kept"), create("docs-as", "docs")).status == 200
+    rule = ('\n@id("kept-stays") forbid (principal, action == Bw::Action::"ManageCollection", resource) '
+            'when { resource.name == "kept" };')
+    names = lambda: sorted(a["alias_name"] for a in cell.get("/aliases", key=cell.ana).json()["result"]["aliases"])
+    try:
+        assert cell.put("/v1/policies", {"policies": old + rule}).status == 200
+        before = names()
+        denied = [
+            alias(create("docs-too", "docs"), create("kept-too", "kept")),
+            alias(create("kept-too", "kept-as")),
+            alias({"delete_alias": {"alias_name": "kept-as"}}),
+            alias({"rename_alias": {"old_alias_name": "kept-as", "new_alias_name": "other"}}),
+            cell.put("/collections/kept-as/index", {"field_name": "n", "field_schema": "integer"}, key=cell.ana),
+            cell.call("DELETE", "/collections/kept-as/index/n", key=cell.ana),
+            cell.call("PATCH", "/collections/kept-as", {"metadata": {"x": 1}}, key=cell.ana),
+            cell.put("/v1/collections/kept-as", {"labels": None}, key=cell.ana),
+            cell.put("/collections/kept/index", {"field_name": "n", "field_schema": "integer"}, key=cell.ana)]
+        for i, r in enumerate(denied):
+            assert r.status == 403 and b"kept-stays" in r.body, (i, r)
+        assert names() == before
+        assert alias({"delete_alias": {"alias_name": "docs-as"}}).status == 200
+        assert alias({"delete_alias": {"alias_name": "never-was"}}).status == 200
+        assert alias(create("x", "never-was")).status == 404
+        assert alias().status in (200, 400, 422)
+    finally:
+        assert cell.put("/v1/policies", {"policies": old}).status == 200
+    assert alias({"delete_alias": {"alias_name": "kept-as"}}).status == 200
+    assert cell.call("DELETE", "/collections/kept", key=cell.ana).status == 200
+
+
 def test_policies__dry_run_and_authorize(cell):
     who = {"principal": "raj", "tenant": "acme", "seat": "IN", "clearance": 3, "purposes": ["payroll"],
            "default_purpose": "payroll"}
