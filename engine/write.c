@@ -106,7 +106,9 @@ static bw_status last_of_each(bw_ctx *ctx, const bw_point *points, uint32_t n,
 
 /* ---- upsert ---- */
 
-/* Does update_mode or update_filter leave the point alone? */
+/* Does update_mode or update_filter leave the point alone? A class that may be written
+ * but not read is asked only where the caller sees no copy: its point is then kept or
+ * replaced as the condition says, and nothing that the caller sees depends on it. */
 static bw_status is_left_alone(run *r, const bw_op *op, const bw_point *p, bool *out)
 {
     bool exists = false;
@@ -126,6 +128,17 @@ static bw_status is_left_alone(run *r, const bw_op *op, const bw_point *p, bool 
                 return st;
         }
         *out = *out || !match;
+    }
+    bw_overlay_class *own = bw_overlay_class_get(r->o, &p->class_id);
+    if (!exists && own && !own->readable && bw_overlay_sees(r->o, own, &p->id)) {
+        exists = true;
+        bool match = true;
+        bw_status st = op->update_filter ? bw_overlay_matches(r->o, own, &p->id,
+                                                              op->update_filter, &match)
+                                         : BW_OK;
+        if (st != BW_OK)
+            return st;
+        *out = !match;
     }
     *out = *out || (op->mode == BW_UPDATE_INSERT_ONLY && exists) ||
            (op->mode == BW_UPDATE_UPDATE_ONLY && !exists);
@@ -266,6 +279,27 @@ static bw_status change_delete_vectors(run *r, const bw_op *op, bw_staged *s)
     return BW_OK;
 }
 
+/* The text follows its payload: where the call changes what the payload says, what it
+ * said before is gone from the text index, too. */
+static bw_status follow_text(run *r, const bw_op *op, bw_str before, bw_staged *s)
+{
+    bw_str was = {NULL, 0}, is = {NULL, 0};
+    if (!op->text_of || (before.ptr == s->payload.ptr && before.len == s->payload.len))
+        return BW_OK;
+    bw_arena_mark mark = bw_arena_mark_get(r->o->ctx);
+    bw_status st = before.len > 0 ? op->text_of(r->o->ctx, before, &was) : BW_OK;
+    if (st == BW_OK && s->payload.len > 0)
+        st = op->text_of(r->o->ctx, s->payload, &is);
+    if (st == BW_OK && !bw_str_eq(was, is)) {
+        s->text = is;
+        s->text_counted = false;
+        s->ntokens = 0;
+    } else {
+        bw_arena_release(r->o->ctx, mark);
+    }
+    return st;
+}
+
 static bw_status change_one(run *r, const bw_op *op, bw_overlay_class *k,
                             const bw_point_id *id, change_fn fn)
 {
@@ -275,8 +309,11 @@ static bw_status change_one(run *r, const bw_op *op, bw_overlay_class *k,
         return deny(r, &k->id);
     bw_staged *s;
     bw_status st = bw_overlay_stage(r->o, k, id, &s);
+    bw_str before = st == BW_OK ? s->payload : (bw_str){NULL, 0};
     if (st == BW_OK)
         st = fn(r, op, s);
+    if (st == BW_OK)
+        st = follow_text(r, op, before, s);
     if (st != BW_OK)
         return st;
     s->touched = true;

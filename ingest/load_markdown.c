@@ -7,7 +7,9 @@
 #include "raw.h"
 #include <strings.h>
 
-enum { LINK_BYTES_MAX = 2048 }; /* of one link's address: keeps a hostile line linear */
+/* A hostile line stays linear: what is looked for behind a mark is looked for within
+ * these many bytes (data: addresses are the longest tags). */
+enum { TAG_BYTES_MAX = 8192, LINK_BYTES_MAX = 2048, CODE_BYTES_MAX = 65536 };
 
 typedef struct md {
     bw_raw *out;
@@ -51,6 +53,11 @@ static const char *find(const char *p, const char *end, const char *word)
     return NULL;
 }
 
+static const char *within(const char *p, const char *end, size_t most)
+{
+    return (size_t)(end - p) > most ? p + most : end;
+}
+
 /* A tag or comment at p ('<'): the place behind it, or NULL when it is none. Sets
  * hide_until when what it opens does not end on this line. */
 static const char *skip_tag(md *m, const char *p, const char *end)
@@ -69,7 +76,9 @@ static const char *skip_tag(md *m, const char *p, const char *end)
     }
     if (p + 1 == end || !(alnum(p[1]) || p[1] == '/') || (unsigned char)p[1] >= 0x80)
         return NULL;
-    const char *close = p < m->last_gt ? memchr(p, '>', (size_t)(end - p)) : NULL;
+    const char *close =
+        p < m->last_gt ? memchr(p, '>', (size_t)(within(p, end, TAG_BYTES_MAX) - p))
+                       : NULL;
     const char *colon = close ? memchr(p, ':', (size_t)(close - p)) : NULL;
     const char *blank = close ? memchr(p, ' ', (size_t)(close - p)) : NULL;
     if (!close || (colon && (!blank || colon < blank)))
@@ -114,7 +123,8 @@ static const char *code_span(md *m, const char *p, const char *end)
     while (begin < end && *begin == '`')
         begin++;
     size_t marks = (size_t)(begin - p), run = 0;
-    for (const char *c = begin; c < end; c++) {
+    const char *last = within(begin, end, CODE_BYTES_MAX);
+    for (const char *c = begin; c < last; c++) {
         run = *c == '`' ? run + 1 : 0;
         if (run == marks && (c + 1 == end || c[1] != '`')) {
             put(m, begin, (size_t)(c + 1 - begin) - marks);

@@ -588,7 +588,10 @@ bw_status bw_decide_dry(bw_ctx *ctx, bw_authority *a, bw_str policies,
     bw_class_id id;
     *out = (bw_decision){0};
     bw_status st = snapshot_build(ctx, a, policies, now->facts, &s);
-    if (st == BW_OK) {
+    if (st == BW_OK && !label_text.ptr) {
+        resource cell = {.type = "Bw::Node", .id = a->at.id};
+        st = decide(ctx, a, s, q, &cell, NULL, NULL, out);
+    } else if (st == BW_OK) {
         bw_labels_class_id(label_text, &id);
         st = decide_labels(ctx, a, s, q, NULL, &id, label_text, out);
     }

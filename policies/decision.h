@@ -79,7 +79,8 @@ BW_MUST_USE bw_status bw_decide_object(bw_ctx *ctx, bw_authority *a, const bw_qu
 BW_MUST_USE bw_status bw_permitted_set(bw_ctx *ctx, bw_authority *a, const bw_question *q,
                                        const bw_class_id *classes, const bw_str *label_texts, size_t n,
                                        bw_permit *out, uint8_t digest[16]);
-/* Dry run: the same question against other policy text; nothing is kept. */
+/* Dry run: the same question against other policy text; nothing is kept. Without a
+ * label_text (ptr NULL) it is about this cell itself. */
 BW_MUST_USE bw_status bw_decide_dry(bw_ctx *ctx, bw_authority *a, bw_str policies, const bw_question *q,
                                     bw_str label_text, bw_decision *out);
 #endif

@@ -477,8 +477,8 @@ bw_status bw_gate_drop(bw_request *r, bw_str collection)
     if (r->server->config.dev)
         return BW_OK;
     bw_status s = collection_find(r, collection, &info);
-    if (s == BW_ENOTFOUND)
-        return BW_OK;
+    if (s == BW_ENOTFOUND || (s == BW_OK && !bw_str_eq(info.name, collection)))
+        return BW_OK; /* none, or an alias, which drops nothing */
     if (s == BW_OK)
         s = candidates_get(r, &info, &c);
     if (s == BW_OK)

@@ -131,6 +131,8 @@ typedef struct bw_qdrant_facts {
 } bw_qdrant_facts;
 BW_MUST_USE bw_status bw_qdrant__facts(bw_qdrant_parse *p, const bw_json *payload,
                                        bw_qdrant_facts *out);
+/* The text that a stored payload gives, for bw_op.text_of. */
+BW_MUST_USE bw_status bw_qdrant__text_of(bw_ctx *ctx, bw_str payload, bw_str *out);
 /* Refuses a payload call that would set or remove what only a write of the point may.
  */
 BW_MUST_USE bw_status bw_qdrant__no_facts(bw_qdrant_parse *p, const bw_json *payload,

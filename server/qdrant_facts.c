@@ -46,10 +46,10 @@ static bw_status expiry(bw_qdrant_parse *p, const bw_json *payload, int64_t *out
     return BW_OK;
 }
 
-static bw_status node_text(bw_qdrant_parse *p, const bw_json *content, bw_str *out)
+static bw_status node_text(bw_ctx *ctx, const bw_json *content, bw_str *out)
 {
     bw_json *node;
-    bw_status s = bw_json_parse(p->ctx, content->str, BW_QDRANT_JSON, &node);
+    bw_status s = bw_json_parse(ctx, content->str, BW_QDRANT_JSON, &node);
     if (s == BW_EINVALID)
         return BW_OK; /* some other program's _node_content: no text, no error */
     if (s != BW_OK)
@@ -62,7 +62,7 @@ static bw_status node_text(bw_qdrant_parse *p, const bw_json *content, bw_str *o
     return BW_OK;
 }
 
-static bw_status text_of(bw_qdrant_parse *p, const bw_json *payload, bw_str *out)
+static bw_status text_of(bw_ctx *ctx, const bw_json *payload, bw_str *out)
 {
     static const char *const names[] = {"page_content", "content", "text"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -73,8 +73,18 @@ static bw_status text_of(bw_qdrant_parse *p, const bw_json *payload, bw_str *out
         }
     }
     const bw_json *content = bw_json_get(payload, "_node_content");
-    return content && content->kind == BW_JSON_STRING ? node_text(p, content, out)
+    return content && content->kind == BW_JSON_STRING ? node_text(ctx, content, out)
                                                       : BW_OK;
+}
+
+bw_status bw_qdrant__text_of(bw_ctx *ctx, bw_str payload, bw_str *out)
+{
+    bw_json *root;
+    *out = (bw_str){NULL, 0};
+    bw_status s = bw_json_parse(ctx, payload, BW_QDRANT_JSON, &root);
+    if (s == BW_EINVALID)
+        return bw_fail(ctx, BW_ECORRUPT, "a stored payload is no JSON");
+    return s == BW_OK ? text_of(ctx, root, out) : s;
 }
 
 bw_status bw_qdrant__facts(bw_qdrant_parse *p, const bw_json *payload,
@@ -95,7 +105,7 @@ bw_status bw_qdrant__facts(bw_qdrant_parse *p, const bw_json *payload,
     if (s == BW_OK)
         s = bw_qdrant__model(p, model, &out->facts.model);
     if (s == BW_OK)
-        s = text_of(p, payload, &out->text);
+        s = text_of(p->ctx, payload, &out->text);
     return s;
 }
 

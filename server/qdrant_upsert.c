@@ -245,7 +245,7 @@ bw_status bw_qdrant__delete(bw_qdrant_parse *p, const bw_json *body, bw_op *op)
 
 bw_status bw_qdrant__clear_payload(bw_qdrant_parse *p, const bw_json *body, bw_op *op)
 {
-    *op = (bw_op){.kind = BW_OP_CLEAR_PAYLOAD};
+    *op = (bw_op){.kind = BW_OP_CLEAR_PAYLOAD, .text_of = bw_qdrant__text_of};
     return selector(p, body, NULL, op);
 }
 
@@ -283,7 +283,7 @@ static bw_status nests_too_deep(bw_qdrant_parse *p, const bw_json *payload, bw_s
 bw_status bw_qdrant__set_payload(bw_qdrant_parse *p, const bw_json *body,
                                  bw_op_kind kind, bw_op *op)
 {
-    *op = (bw_op){.kind = kind};
+    *op = (bw_op){.kind = kind, .text_of = bw_qdrant__text_of};
     const bw_json *payload = bw_json_get_value(body, "payload");
     const bw_json *key = bw_json_get_value(body, "key");
     bw_status s = selector(p, body, "key", op);
@@ -304,7 +304,7 @@ bw_status bw_qdrant__set_payload(bw_qdrant_parse *p, const bw_json *body,
 
 bw_status bw_qdrant__delete_payload(bw_qdrant_parse *p, const bw_json *body, bw_op *op)
 {
-    *op = (bw_op){.kind = BW_OP_DELETE_PAYLOAD};
+    *op = (bw_op){.kind = BW_OP_DELETE_PAYLOAD, .text_of = bw_qdrant__text_of};
     const bw_json *e;
     bw_status s = selector(p, body, NULL, op);
     if (s == BW_OK)

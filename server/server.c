@@ -199,7 +199,8 @@ static bw_status policy_event(bw_ctx *ctx, bw_server *s, const char *event)
 
 /* The authority checks the set and puts it in force; then it is made durable, before
  * the answer. When the disk or the log refuses, the old set is put back. */
-bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text)
+bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text,
+                                 bw_str expected)
 {
     bw_str old = {NULL, 0};
     const char *path = bw_path_join(ctx, s->dir, "policies.cedar");
@@ -210,6 +211,9 @@ bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text)
                        BW_POLICIES_BYTES_MAX);
     bw_require(pthread_mutex_lock(&s->policy_change) == 0);
     bw_status st = bw_authority_policies_text(ctx, s->authority, &old);
+    if (st == BW_OK && expected.ptr && !bw_str_is(expected, s->policy_digest))
+        st = bw_fail_at(ctx, BW_ECONFLICT, "/if_digest",
+                        "the policies in force are others by now");
     if (st == BW_OK)
         st = bw_authority_set_policies(ctx, s->authority, text);
     if (st == BW_OK) {

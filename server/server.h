@@ -72,7 +72,9 @@ BW_MUST_USE bw_status bw_folder_check(bw_ctx *ctx, const char *dir,
  * force. */
 BW_MUST_USE bw_status bw_server_policies_get(bw_ctx *ctx, bw_server *s, bw_str *text,
                                              bw_str *digest, int64_t *since_ns);
-BW_MUST_USE bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text);
+/* expected: the digest that must be in force (none: any), else BW_ECONFLICT. */
+BW_MUST_USE bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text,
+                                             bw_str expected);
 /* The schema, policy text and catalogue of a pack folder; see policies/packs. */
 typedef struct bw_pack {
     bw_str schema, policies, catalogue;

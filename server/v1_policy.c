@@ -3,7 +3,7 @@
  * authorize answers for the caller itself and for labels that the caller writes down,
  * so it tells nothing about what is stored; the same question for somebody else is the
  * dry run's, which needs Admin. */
-#include "v1.h"
+#include "v1_ingest.h"
 
 enum { DRY_RUN_MAX = 1000 };
 
@@ -35,12 +35,28 @@ bw_status bw_v1_policies_get(bw_request *r, bw_response *out)
     return bw_v1_done(r, out);
 }
 
+/* A set under which its own author could not change it back: refused unless forced,
+ * since the only way out of it is the cell's disk. */
+static bw_status keeps_admin(bw_request *r, bw_str text)
+{
+    bw_question q;
+    bw_decision d;
+    bw_gate__question(r, BW_ACTION_ADMIN, &q);
+    bw_status s =
+        bw_decide_dry(r->ctx, r->server->authority, text, &q, (bw_str){NULL, 0}, &d);
+    if (s != BW_OK || d.allow)
+        return s;
+    return bw_fail_at(r->ctx, BW_ECONFLICT, "/policies",
+                      "this set would deny Admin to the key that puts it; say "
+                      "\"force\": true to do it all the same");
+}
+
 bw_status bw_v1_policies_put(bw_request *r, bw_response *out)
 {
-    static const char *const allowed[] = {"policies", "if_digest", NULL};
+    static const char *const allowed[] = {"policies", "if_digest", "force", NULL};
     const bw_json *body;
-    bw_str text = {NULL, 0}, expected = {NULL, 0}, old, digest;
-    int64_t since;
+    bw_str text = {NULL, 0}, expected = {NULL, 0};
+    bool force = false;
     bw_status s = need_policies(r);
     if (s == BW_OK)
         s = bw_v1_body(r, allowed, &body);
@@ -48,20 +64,16 @@ bw_status bw_v1_policies_put(bw_request *r, bw_response *out)
         s = bw_v1_string(r->ctx, body, "policies", &text);
     if (s == BW_OK)
         s = bw_v1_string(r->ctx, body, "if_digest", &expected);
+    if (s == BW_OK)
+        s = bw_v1_flag(r->ctx, body, "force", &force);
     if (s != BW_OK)
         return s;
     if (!text.ptr)
         return bw_fail_at(r->ctx, BW_EINVALID, "/policies",
                           "wants the Cedar text as a string");
-    if (expected.ptr) {
-        s = bw_server_policies_get(r->ctx, r->server, &old, &digest, &since);
-        if (s != BW_OK)
-            return s;
-        if (!bw_str_eq(expected, digest))
-            return bw_fail_at(r->ctx, BW_ECONFLICT, "/if_digest",
-                              "the policies in force are others by now");
-    }
-    s = bw_server_policies_put(r->ctx, r->server, text);
+    s = force || text.len > BW_POLICIES_BYTES_MAX ? BW_OK : keeps_admin(r, text);
+    if (s == BW_OK)
+        s = bw_server_policies_put(r->ctx, r->server, text, expected);
     if (s == BW_EINVALID) { /* well formed JSON, but no policy set: the old one stays */
         out->status = 422;
         const char *why = bw_arena_printf(r->ctx, "%s", bw_ctx_message(r->ctx));
@@ -289,6 +301,8 @@ bw_status bw_v1_policies_dry_run(bw_request *r, bw_response *out)
         bw_decision d;
         s = bw_v1_question_parse(r->ctx, r->server->catalogue, v, NULL,
                                  r->server->config.cell_id, &q);
+        if (s == BW_OK)
+            s = bw_ctx_check(r->ctx);
         if (s == BW_OK && text.ptr && q.kind)
             s = bw_fail_at(r->ctx, BW_EINVALID, bw_json_pointer(r->ctx, v),
                            "a trial of other policies takes labels");

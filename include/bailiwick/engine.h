@@ -150,6 +150,9 @@ typedef struct bw_op {
     uint32_t nkeys;
     const bw_filter *update_filter; /* UPSERT: existing points that do not match stay as they are */
     bw_update_mode mode;
+    /* Payload calls: the text that a payload gives (in ctx's arena; none = none), so that a
+     * point's text goes with the payload that it came from. NULL: texts stay. */
+    bw_status (*text_of)(bw_ctx *ctx, bw_str payload, bw_str *text);
 } bw_op;
 
 /* What the decision lets this write touch. A point in a class outside `read` counts
