@@ -184,23 +184,29 @@ bw_partition *bw_collection__part(const bw_collection *c, const bw_class_id *id)
     return NULL;
 }
 
-bw_status bw_collection__add_part(bw_ctx *ctx, bw_collection *c, bw_partition *p)
+bw_status bw_collection__reserve_parts(bw_ctx *ctx, bw_collection *c, uint32_t n)
 {
+    if (n <= c->parts_cap - c->nparts)
+        return BW_OK;
     bw_partition **parts =
-        bw_realloc(c->parts, ((size_t)c->nparts + 1) * sizeof(bw_partition *));
-    if (!parts) {
-        bw_pool_forget(p);
-        bw_partition_release(p);
+        bw_realloc(c->parts, ((size_t)c->nparts + n) * sizeof(bw_partition *));
+    if (!parts)
         return bw_fail_nomem(ctx);
-    }
     c->parts = parts;
+    c->parts_cap = c->nparts + n;
+    return BW_OK;
+}
+
+void bw_collection__add_part(bw_collection *c, bw_partition *p)
+{
+    assert(c->nparts < c->parts_cap);
+    bw_partition **parts = c->parts;
     uint32_t at = c->nparts;
     while (at > 0 && bw_class_id_cmp(&parts[at - 1]->id.class_id, &p->id.class_id) > 0)
         at--;
     memmove(parts + at + 1, parts + at, (c->nparts - at) * sizeof(bw_partition *));
     parts[at] = p;
     c->nparts++;
-    return BW_OK;
 }
 
 static bw_status arena_index(bw_ctx *ctx, const bw_index_spec *from, bw_index_spec *to)

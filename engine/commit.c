@@ -174,17 +174,21 @@ bw_status bw_collection__create_parts(bw_ctx *ctx, bw_collection *c,
         st = create_files(ctx, c, ids, n, number, parts, rows);
     if (st == BW_OK)
         st = bw_failpoint(ctx, "parts.made");
+    if (st == BW_OK) { /* first, since a record that memory lacks blocks the class */
+        pthread_rwlock_wrlock(&e->names);
+        st = bw_collection__reserve_parts(ctx, c, n);
+        pthread_rwlock_unlock(&e->names);
+    }
     if (st == BW_OK)
         st = bw_catalogue_partition_add(ctx, &e->catalogue, rows, n);
-    uint32_t listed = 0;
     if (st == BW_OK) {
         pthread_rwlock_wrlock(&e->names);
-        for (; st == BW_OK && listed < n; listed++)
-            st = bw_collection__add_part(ctx, c, parts[listed]);
+        for (uint32_t i = 0; i < n; i++)
+            bw_collection__add_part(c, parts[i]);
         pthread_rwlock_unlock(&e->names);
         atomic_fetch_add(&e->class_epoch, 1);
     }
-    for (uint32_t i = listed; i < n; i++) {
+    for (uint32_t i = 0; st != BW_OK && i < n; i++) {
         if (!parts[i])
             continue;
         bw_pool_forget(

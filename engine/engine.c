@@ -130,9 +130,12 @@ static bw_status read_partitions(bw_ctx *ctx, bw_engine *e)
             return bw_fail(ctx, BW_ECORRUPT, "store: a partition has no collection");
         bw_partfile_id id = {list[i].number, c->uid, list[i].class_id};
         bw_partition *p;
-        st = bw_partition_new(ctx, &e->env, &id, c->info.vectors, c->info.nvectors, &p);
+        st = bw_collection__reserve_parts(ctx, c, 1);
         if (st == BW_OK)
-            st = bw_collection__add_part(ctx, c, p);
+            st = bw_partition_new(ctx, &e->env, &id, c->info.vectors, c->info.nvectors,
+                                  &p);
+        if (st == BW_OK)
+            bw_collection__add_part(c, p);
     }
     return st;
 }
@@ -238,11 +241,9 @@ static bool all_checked(const bw_engine *e)
     return true;
 }
 
-void bw_engine_close(bw_engine *e)
+static void shut(bw_engine *e, bool opened)
 {
-    if (!e)
-        return;
-    e->catalogue.stay_unclean = e->catalogue.unclean && !all_checked(e);
+    e->catalogue.stay_unclean = e->catalogue.unclean && !(opened && all_checked(e));
     free_names(e);
     bw_builder_free(e->env.builder);
     bw_pool_clear(&e->env.pool);
@@ -255,6 +256,12 @@ void bw_engine_close(bw_engine *e)
     bw_free(e->dir);
     bw_free(e->parts_dir);
     bw_free(e);
+}
+
+void bw_engine_close(bw_engine *e)
+{
+    if (e)
+        shut(e, true);
 }
 
 static bw_status open_folder(bw_ctx *ctx, bw_engine *e, bool create,
@@ -327,7 +334,7 @@ bw_status bw_engine_open(bw_ctx *ctx, const char *dir, const bw_engine_options *
     }
     sodium_memzero(key, sizeof key);
     if (st != BW_OK) {
-        bw_engine_close(e);
+        shut(e, false); /* not every partition may be known: nothing says "checked" */
         return st;
     }
     *out = e;

@@ -24,7 +24,7 @@ typedef struct bw_collection {
     pthread_mutex_t write;
     pthread_rwlock_t view;
     bw_partition **parts; /* sorted by class; names lock to change and to read */
-    uint32_t nparts;
+    uint32_t nparts, parts_cap;
     bool dropped; /* names lock */
 } bw_collection;
 
@@ -46,8 +46,6 @@ struct bw_engine {
     uint32_t naliases;
     bw_map *classes; /* 32 bytes -> heap bw_str* */
     atomic_ullong class_epoch;
-    uint64_t *txs; /* recorded transactions that could not be finished; names lock */
-    uint32_t ntxs;
 };
 
 /* A counted reference; alias names are followed. BW_ENOTFOUND. */
@@ -68,8 +66,10 @@ bw_partition *bw_collection__part(const bw_collection *c,
 BW_MUST_USE bw_status bw_collection__new(bw_ctx *ctx, bw_engine *e,
                                          const bw_collection_info *info, uint64_t uid,
                                          bw_collection **out);
-BW_MUST_USE bw_status bw_collection__add_part(bw_ctx *ctx, bw_collection *c,
-                                              bw_partition *p); /* takes it over */
+/* Room for n more, so that a partition that is in the catalogue gets into the list. */
+BW_MUST_USE bw_status bw_collection__reserve_parts(bw_ctx *ctx, bw_collection *c,
+                                                   uint32_t n);
+void bw_collection__add_part(bw_collection *c, bw_partition *p); /* takes it over */
 /* Loads the partition if it is not, or (reload) if its file is behind. */
 BW_MUST_USE bw_status bw_collection__load(bw_ctx *ctx, bw_collection *c,
                                           bw_partition *p, bool reload);

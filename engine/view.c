@@ -58,8 +58,8 @@ static bw_status permitted_parts(bw_ctx *ctx, bw_collection *c, const bw_permit 
 {
     size_t k = 0;
     pthread_rwlock_rdlock(&c->engine->names);
-    size_t max = permit->n < c->nparts ? permit->n : c->nparts;
-    bw_partition **parts = bw_arena_calloc(ctx, max, sizeof(bw_partition *));
+    /* By the permit alone: the number of other partitions must not cost budget. */
+    bw_partition **parts = bw_arena_calloc(ctx, permit->n, sizeof(bw_partition *));
     for (size_t i = 0; parts && i < permit->n; i++) {
         bw_partition *p = bw_collection__part(c, &permit->classes[i]);
         if (!p || (k > 0 && parts[k - 1] == p))

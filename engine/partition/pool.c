@@ -36,7 +36,7 @@ static bool evict(bw_pool *pool)
     if (pool->open < pool->max)
         return false;
     bw_partition *p = pool->oldest;
-    while (p && p->pinned)
+    while (p && (p->pinned || bw_db_is_suspect(p->db)))
         p = p->newer;
     if (!p)
         return false;

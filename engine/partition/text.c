@@ -309,8 +309,19 @@ static bw_status search_row(bw_ctx *ctx, const bw_snapshot *s, uint32_t ord,
     return st;
 }
 
-static bw_status search_ended(bw_ctx *ctx, const bw_snapshot *s, const bw_str *terms,
-                              const bw_bitmap *visible, matches *m)
+/* Is the snapshot's row in the table? The two may number rows differently: the
+ * partition was renumbered, or read again, since. */
+static bool is_current(const bw_snapshot *s, const bw_snapshot *current, uint32_t ord)
+{
+    if (s->gen != current->gen)
+        ord = bw_gen_find_key(current->gen, s->rows->keys[ord], current->nrows);
+    return ord != BW_ROW_NONE && bw_bitmap_get(&current->live, ord);
+}
+
+/* The rows that the table lacks: the ended ones, or (stale) all that have a text. */
+static bw_status search_memory(bw_ctx *ctx, const bw_snapshot *s, bool stale,
+                               const bw_str *terms, const bw_bitmap *visible,
+                               matches *m)
 {
     bw_str stems[TERMS_MAX];
     for (size_t j = 0; j < m->nterms; j++) {
@@ -323,7 +334,8 @@ static bw_status search_ended(bw_ctx *ctx, const bw_snapshot *s, const bw_str *t
     for (size_t i = bw_bitmap_next(visible, 0); i < s->nrows;
          i = bw_bitmap_next(visible, i + 1)) {
         const bw_rec *rec = s->rows->recs[i];
-        if (!rec->text.ptr || !atomic_load_explicit(&rec->killed, memory_order_relaxed))
+        if (!rec->text.ptr ||
+            (!stale && is_current(s, s->part->current, (uint32_t)i)))
             continue;
         bw_status st = search_row(ctx, s, (uint32_t)i, stems, m);
         if (st != BW_OK)
@@ -369,18 +381,19 @@ bw_status bw_snapshot_text(bw_ctx *ctx, const bw_snapshot *s, const bw_str *term
         return bw_fail(ctx, BW_EINVALID, "a text query has more than %d terms",
                        TERMS_MAX);
     pthread_mutex_lock(&p->db_lock);
+    bool stale = atomic_load_explicit(&p->stale, memory_order_acquire);
     bw_db *db;
     bw_status st = BW_OK;
-    if (p->dropped || atomic_load_explicit(&p->stale, memory_order_acquire))
+    if (p->dropped)
         st = bw_fail(ctx, BW_EUNAVAILABLE, "the text index cannot be used now");
-    else
+    if (st == BW_OK && !stale)
         st = bw_pool_get(ctx, p, &db);
-    if (st == BW_OK) {
+    if (st == BW_OK && !stale) {
         st = search_table(ctx, s, db, terms, visible, &m);
         bw_pool_put(p);
     }
-    if (st == BW_OK && p->current != s) /* still locked: later ends must not count */
-        st = search_ended(ctx, s, terms, visible, &m);
+    if (st == BW_OK && (stale || p->current != s)) /* locked: later ends do not count */
+        st = search_memory(ctx, s, stale, terms, visible, &m);
     pthread_mutex_unlock(&p->db_lock);
     if (st != BW_OK)
         return st;

@@ -186,9 +186,6 @@ bw_snapshot *bw_partition_set(bw_partition *p, bw_snapshot *s)
 
 bw_snapshot *bw_partition_publish(bw_prepared *w)
 {
-    for (uint32_t i = 0; i < w->nkills; i++)
-        atomic_store_explicit(&w->cur->rows->recs[w->kills[i]]->killed, true,
-                              memory_order_relaxed);
     bw_snapshot *old = bw_partition_set(w->part, w->next);
     w->next = NULL;
     return old;

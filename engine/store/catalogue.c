@@ -336,7 +336,10 @@ static bw_status create_file(bw_ctx *ctx, const bw_db_options *o, const char *di
     s = bw_db_open(ctx, &n, &db);
     if (s != BW_OK)
         return s;
+    s = bw_db_checkpoint(ctx, db); /* the name moves, the WAL does not */
     bw_db_close(db);
+    if (s != BW_OK)
+        return s;
     if (rename(tmp, o->path) != 0)
         return bw_fail_errno(ctx, "name the catalogue", errno);
     return bw_fs_sync_dir(ctx, dir);

@@ -92,7 +92,11 @@ bw_status bw_fs_replace(bw_ctx *ctx, const char *dir, const char *name,
     const char *tmp = bw_arena_printf(ctx, "%s/%s.tmp", dir, name);
     if (!to || !tmp)
         return BW_ENOMEM;
-    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, (mode_t)mode);
+    /* One that a crash left may be of a mode that we cannot open for writing. */
+    bw_status st = bw_fs_unlink(ctx, tmp);
+    if (st != BW_OK)
+        return st;
+    int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, (mode_t)mode);
     if (fd < 0)
         return bw_fail_errno(ctx, "make a file", errno);
     int rc = write_all(fd, bytes, n);

@@ -399,6 +399,8 @@ bw_status bw_partfile_staged(bw_ctx *ctx, bw_db *db, uint64_t **out, size_t *n)
         else
             list[count++] = (uint64_t)sqlite3_column_int64(st, 0);
     }
+    if (st)
+        sqlite3_reset(st); /* an open read would hold up every checkpoint */
     if (rc != BW_OK)
         return rc;
     *out = list;

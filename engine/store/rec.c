@@ -58,7 +58,6 @@ bw_status bw_rec_new(bw_ctx *ctx, const bw_rec_in *in, bw_rec **out)
         return bw_fail_nomem(ctx);
     memset(rec, 0, sizeof *rec);
     atomic_init(&rec->refs, 1);
-    atomic_init(&rec->killed, false);
     rec->id = in->id;
     rec->ntokens = in->ntokens;
     rec->nsparse = in->nsparse;

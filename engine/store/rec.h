@@ -25,10 +25,9 @@ typedef struct bw_rec_sparse {
     const float *values;
 } bw_rec_sparse;
 
-/* One block of memory; immutable once published but for the two atomics. */
+/* One block of memory; immutable once published but for the count. */
 typedef struct bw_rec {
     atomic_uint refs;
-    atomic_bool killed; /* a committed write has ended it (text.c needs to know) */
     bool skeleton;      /* a dead row of a graph: id and dense vectors only */
     uint32_t ntokens, nsparse;
     int64_t key; /* row key in the file; never used again */

@@ -9,6 +9,7 @@ struct bw_db {
     bw_health *health;
     sqlite3_stmt *slots[BW_DB_SLOTS];
     int wal_pages; /* of the last commit */
+    bool suspect;  /* a sync of it failed */
 };
 
 static bool is_fsync_failure(int rc)
@@ -16,13 +17,29 @@ static bool is_fsync_failure(int rc)
     return rc == SQLITE_IOERR_FSYNC || rc == SQLITE_IOERR_DIR_FSYNC;
 }
 
+bool bw_db_is_suspect(const bw_db *db)
+{
+    return db->suspect;
+}
+
+static bool is_poisoned(const bw_db *db)
+{
+    return atomic_load_explicit(&db->health->poisoned, memory_order_acquire);
+}
+
+static void note_sync(bw_db *db, int rc)
+{
+    if (!db || !is_fsync_failure(rc))
+        return;
+    db->suspect = true;
+    atomic_store_explicit(&db->health->poisoned, true, memory_order_release);
+    bw_log(BW_LOG_ERROR,
+           "store: a sync failed; writes stop until the cell is opened anew");
+}
+
 bw_status bw_db_fail(bw_ctx *ctx, bw_db *db, int rc, const char *what)
 {
-    if (is_fsync_failure(rc) && db && db->health) {
-        atomic_store_explicit(&db->health->poisoned, true, memory_order_release);
-        bw_log(BW_LOG_ERROR,
-               "store: a sync failed; writes stop until the cell is opened anew");
-    }
+    note_sync(db, rc);
     switch (rc & 0xff) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
@@ -102,7 +119,7 @@ bw_status bw_db_run(bw_ctx *ctx, bw_db *db, sqlite3_stmt *st)
 
 bw_status bw_db_begin(bw_ctx *ctx, bw_db *db)
 {
-    if (atomic_load_explicit(&db->health->poisoned, memory_order_acquire))
+    if (is_poisoned(db))
         return bw_fail(ctx, BW_EUNAVAILABLE,
                        "writes are stopped after a failed sync; restart the cell");
     bw_status st = bw_failpoint(ctx, "db.begin");
@@ -132,20 +149,32 @@ void bw_db_rollback(bw_db *db)
         (void)sqlite3_exec(db->sq, "ROLLBACK", NULL, NULL, NULL);
 }
 
-void bw_db_maybe_checkpoint(bw_db *db)
+/* A checkpoint reads the WAL back. After a failed sync these pages may be others than
+ * the ones that were written, so none is run then, not even by the closing. */
+static int checkpoint(bw_db *db)
 {
-    if (db->wal_pages < BW_DB_CHECKPOINT_PAGES)
-        return;
     int log = 0, done = 0;
+    if (is_poisoned(db))
+        return SQLITE_BUSY;
     int rc =
         sqlite3_wal_checkpoint_v2(db->sq, NULL, SQLITE_CHECKPOINT_PASSIVE, &log, &done);
-    if (is_fsync_failure(rc)) {
-        atomic_store_explicit(&db->health->poisoned, true, memory_order_release);
-        bw_log(BW_LOG_ERROR,
-               "store: a sync failed; writes stop until the cell is opened anew");
-    } else if (rc == SQLITE_OK) {
-        db->wal_pages = log - done;
-    } /* else: the WAL keeps the data; the next commit tries again */
+    note_sync(db, rc);
+    if (rc != SQLITE_OK)
+        return rc;
+    db->wal_pages = log - done;
+    return log == done ? SQLITE_OK : SQLITE_BUSY;
+}
+
+void bw_db_maybe_checkpoint(bw_db *db)
+{
+    if (db->wal_pages >= BW_DB_CHECKPOINT_PAGES)
+        (void)checkpoint(db); /* else the WAL keeps the data; the next commit retries */
+}
+
+bw_status bw_db_checkpoint(bw_ctx *ctx, bw_db *db)
+{
+    int rc = checkpoint(db);
+    return rc == SQLITE_OK ? BW_OK : bw_db_fail(ctx, db, rc, "checkpoint");
 }
 
 static int on_wal(void *arg, sqlite3 *sq, const char *name, int pages)
@@ -294,6 +323,11 @@ void bw_db_close(bw_db *db)
         return;
     for (size_t i = 0; i < BW_DB_SLOTS; i++)
         sqlite3_finalize(db->slots[i]);
+    /* sqlite3_close would checkpoint too, and keep to itself how that went. */
+    if (db->sq)
+        (void)checkpoint(db);
+    if (db->sq && is_poisoned(db))
+        sqlite3_db_config(db->sq, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     int rc = sqlite3_close(db->sq);
     assert(rc == SQLITE_OK);
     (void)rc;

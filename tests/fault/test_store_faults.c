@@ -185,6 +185,114 @@ static void test_store__any_failed_allocation_at_the_start_is_clean(void **state
     cell_clear(c);
 }
 
+/* A class's first write makes a file and a record; each may lack memory. */
+static void test_store__any_failed_allocation_of_a_new_class_recovers(void **state)
+{
+    (void)state;
+    start();
+    for (unsigned at = 0;; at++) {
+        assert_true(at < 3000);
+        bw_class_id id = cell_class(at + 10);
+        OK(bw_class_put(c->ctx, c->engine, &id, BW_STR("labels")));
+        bw_point p = cell_point(c, at + 10, at, DIM, "words");
+        bw_access a = cell_access(c, at + 10, at + 10);
+        bw_op op = {.kind = BW_OP_UPSERT, .points = &p, .npoints = 1};
+        bw_write_result r;
+        failing_arm((long)at, false);
+        bw_status st = cell_write(c, &a, &op, 1, &r);
+        bool hit = failing_hit;
+        failing_arm(-1, false);
+        assert_true(st == BW_OK || st == BW_ENOMEM);
+        OK(cell_write(c, &a, &op, 1, &r));
+        assert_int_equal(cell_count(c, at + 10, at + 10), 1);
+        bw_ctx_reset(c->ctx);
+        if (!hit)
+            break;
+    }
+    cell_clear(c);
+}
+
+static int64_t clean_mark(int64_t set)
+{
+    char path[128];
+    sqlite3 *sq;
+    sqlite3_stmt *st;
+    (void)snprintf(path, sizeof path, "%s/catalogue.db", c->dir);
+    assert_int_equal(
+        sqlite3_open_v2(path, &sq, SQLITE_OPEN_READWRITE, fault_below->zName),
+        SQLITE_OK);
+    if (set >= 0)
+        assert_int_equal(sqlite3_exec(sq, "UPDATE meta SET value=0 WHERE name='clean'",
+                                      NULL, NULL, NULL),
+                         SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(
+                         sq, "SELECT value FROM meta WHERE name='clean'", -1, &st, NULL),
+                     SQLITE_OK);
+    assert_int_equal(sqlite3_step(st), SQLITE_ROW);
+    int64_t v = sqlite3_column_int64(st, 0);
+    sqlite3_finalize(st);
+    assert_int_equal(sqlite3_close(sq), SQLITE_OK);
+    return v;
+}
+
+/* After an unclean end the files wait for their check, however often a start fails. */
+static void test_store__a_failed_start_does_not_call_the_files_checked(void **state)
+{
+    (void)state;
+    start();
+    bw_engine_close(c->engine);
+    c->engine = NULL;
+    assert_int_equal(clean_mark(0), 0);
+    for (long at = 0;; at++) {
+        assert_true(at < 3000);
+        failing_arm(at, false);
+        bw_status st = bw_engine_open(c->ctx, c->dir, &c->options, &c->engine);
+        bool hit = failing_hit;
+        failing_arm(-1, false);
+        assert_true(st == BW_OK || st == BW_ENOMEM);
+        bw_engine_close(c->engine);
+        c->engine = NULL;
+        assert_int_equal(clean_mark(-1), 0);
+        bw_ctx_reset(c->ctx);
+        if (!hit)
+            break;
+    }
+    cell_open(c);
+    assert_int_equal(look(0, 3), 1); /* now all are looked through */
+    bw_engine_close(c->engine);
+    c->engine = NULL;
+    assert_int_equal(clean_mark(-1), 1);
+    cell_clear(c);
+}
+
+/* A cell whose making failed at any write or sync can be made when that is over. */
+static void test_store__a_failed_first_start_can_be_repeated(void **state)
+{
+    (void)state;
+    for (int lasts = 0; lasts < 2; lasts++)
+        for (int kind = FAULT_FULL; kind <= FAULT_SYNC; kind++)
+            for (long at = 0;; at++) {
+                assert_true(at < RUNS_MAX);
+                cell_init(c, NULL);
+                bw_engine_close(c->engine);
+                c->engine = NULL;
+                cell_remove_dir(c->dir);
+                fault_arm(at, lasts, (fault_kind)kind);
+                bw_status st =
+                    bw_engine_open(c->ctx, c->dir, &c->options, &c->engine);
+                bool hit = fault.hit;
+                bw_engine_close(c->engine);
+                c->engine = NULL;
+                fault_arm(-1, false, FAULT_FULL);
+                assert_true(st == BW_OK || st == BW_ENOSPACE || st == BW_EIO ||
+                            st == BW_EUNAVAILABLE);
+                cell_open(c);
+                cell_clear(c);
+                if (!hit)
+                    break;
+            }
+}
+
 int main(void)
 {
     failing_set();
@@ -195,6 +303,9 @@ int main(void)
         cmocka_unit_test(test_store__a_failed_sync_stops_writes_until_the_next_start),
         cmocka_unit_test(test_store__any_failed_allocation_refuses_and_recovers),
         cmocka_unit_test(test_store__any_failed_allocation_at_the_start_is_clean),
+        cmocka_unit_test(test_store__any_failed_allocation_of_a_new_class_recovers),
+        cmocka_unit_test(test_store__a_failed_start_does_not_call_the_files_checked),
+        cmocka_unit_test(test_store__a_failed_first_start_can_be_repeated),
     };
     int failed = cmocka_run_group_tests_name("store faults", tests, NULL, NULL);
     return failed;

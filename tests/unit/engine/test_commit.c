@@ -171,6 +171,76 @@ static void test_commit__an_error_at_any_step_is_all_or_nothing(void **state)
     assert_int_equal(look(c, round), 1);
 }
 
+/* Ids whose text has the word, in one snapshot, as a sum of 2^id. */
+static unsigned long long find_text(cell *c, const bw_snapshot *s, const char *word)
+{
+    const bw_str *terms;
+    size_t nterms, n;
+    unsigned long long out = 0;
+    OK(bw_text_terms(c->ctx, bw_str_c(word), &terms, &nterms));
+    bw_text_stats stats = {0};
+    const bw_text_match *m;
+    OK(bw_snapshot_text(c->ctx, s, terms, nterms, bw_snapshot_live(s), &stats, &m, &n));
+    for (size_t i = 0; i < n; i++)
+        out += 1ull << bw_snapshot_id(s, m[i].row)->lo;
+    return out;
+}
+
+static bool any_stale(cell *c)
+{
+    bw_str json;
+    OK(bw_engine_stats(c->ctx, c->engine, &json));
+    return !memmem(json.ptr, json.len, "\"partitions_stale\":0", 20);
+}
+
+static bw_status write_texts(cell *c, const char *text)
+{
+    bw_point p[4];
+    for (unsigned i = 0; i < 4; i++)
+        p[i] = cell_point(c, 1 + i % 2, i, DIM, text);
+    bw_access a = cell_access(c, 1, 2);
+    bw_op op = {.kind = BW_OP_UPSERT, .points = p, .npoints = 4};
+    bw_write_result r;
+    return cell_write(c, &a, &op, 1, &r);
+}
+
+static void expect_text(cell *c, const bw_view *v, const char *word, bool there)
+{
+    assert_int_equal(find_text(c, v->parts[0], word), there ? 1 + 4 : 0);
+    assert_int_equal(find_text(c, v->parts[1], word), there ? 2 + 8 : 0);
+}
+
+/* While a file is behind, and for a reader from before it was read again. */
+static void test_commit__texts_are_found_while_a_file_is_behind(void **state)
+{
+    cell *c = *state;
+    unsigned seen = 0;
+    for (int k = 0; k < 40; k++) {
+        OK(write_texts(c, "before"));
+        countdown = k;
+        bw_failpoint_set(fail_at_zero);
+        bw_status st = write_texts(c, "amid");
+        bw_failpoint_set(NULL);
+        if (!any_stale(c))
+            continue;
+        seen++;
+        OK(st);
+        bw_view amid = cell_view(c, 1, 2);
+        expect_text(c, &amid, "amid", true);
+        expect_text(c, &amid, "before", false);
+        OK(write_texts(c, "after")); /* reads the file again first */
+        assert_false(any_stale(c));
+        bw_view after = cell_view(c, 1, 2);
+        expect_text(c, &after, "after", true);
+        expect_text(c, &after, "amid", false);
+        expect_text(c, &amid, "amid", true);
+        expect_text(c, &amid, "after", false);
+        bw_view_close(&amid);
+        bw_view_close(&after);
+    }
+    assert_true(seen > 0);
+}
+
 /* Readers look while a writer moves points: each must see every point exactly once. */
 static void
 test_commit__a_committed_write_that_cannot_be_applied_is_served(void **state)
@@ -212,6 +282,7 @@ int main(void)
         T(test_commit__a_crash_at_any_step_is_all_or_nothing),
         T(test_commit__an_error_at_any_step_is_all_or_nothing),
         T(test_commit__a_committed_write_that_cannot_be_applied_is_served),
+        T(test_commit__texts_are_found_while_a_file_is_behind),
     };
     return cmocka_run_group_tests_name("commit", tests, NULL, NULL);
 }

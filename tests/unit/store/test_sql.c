@@ -122,6 +122,35 @@ static void test_db__stops_writing_after_a_failed_sync(void **state)
     bw_db_rollback(f->db);
 }
 
+/* What a failed sync left in the WAL must not be copied into the file, by anybody. */
+static void test_db_close__keeps_the_log_after_a_failed_sync(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(bw_db_begin(f->ctx, f->db), BW_OK);
+    assert_int_equal(bw_partfile_stage(f->ctx, f->db, 11, 0, 5, BW_STR("")), BW_OK);
+    assert_int_equal(bw_db_commit(f->ctx, f->db), BW_OK);
+    assert_int_equal(bw_db_fail(f->ctx, f->db, SQLITE_IOERR_FSYNC, "test"), BW_EIO);
+    assert_true(bw_db_is_suspect(f->db));
+    assert_int_equal(bw_db_checkpoint(f->ctx, f->db), BW_EUNAVAILABLE);
+    bw_db_close(f->db);
+    f->db = NULL;
+    char wal[100];
+    (void)snprintf(wal, sizeof wal, "%s-wal", f->path);
+    assert_int_equal(access(wal, F_OK), 0);
+    f->health.poisoned = false; /* the next start */
+    assert_int_equal(
+        bw_partfile_open(f->ctx, f->path, &ident, false, true, &f->health, &f->db),
+        BW_OK);
+    uint64_t *txs;
+    size_t n;
+    assert_int_equal(bw_partfile_staged(f->ctx, f->db, &txs, &n), BW_OK);
+    assert_int_equal(n, 1);
+    assert_int_equal(bw_db_checkpoint(f->ctx, f->db), BW_OK);
+    bw_db_close(f->db);
+    f->db = NULL;
+    assert_int_not_equal(access(wal, F_OK), 0);
+}
+
 static void test_partfile__staged_rows_wait_for_their_transaction(void **state)
 {
     fixture *f = *state;
@@ -134,6 +163,8 @@ static void test_partfile__staged_rows_wait_for_their_transaction(void **state)
     assert_int_equal(bw_partfile_staged(f->ctx, f->db, &txs, &n), BW_OK);
     assert_int_equal(n, 2);
     assert_int_equal(txs[1], 12);
+    assert_int_equal(sqlite3_stmt_busy(sqlite3_next_stmt(bw_db_handle(f->db), NULL)),
+                     0);
     assert_int_equal(bw_partfile_unstage(f->ctx, f->db, 11), BW_OK);
     assert_int_equal(bw_partfile_staged(f->ctx, f->db, &txs, &n), BW_OK);
     assert_int_equal(n, 1);
@@ -205,6 +236,18 @@ static void test_fs__replaces_whole_files(void **state)
     assert_true(bw_str_is(bw_buf_view(&b), "abc"));
     assert_int_equal(bw_fs_read(f->ctx, path, 2, &b), BW_ECORRUPT);
     bw_buf_clear(&b);
+    /* What a crash left under the working name is replaced, never written into. */
+    char left[100], other[100];
+    (void)snprintf(left, sizeof left, "%s/x.tmp", f->dir);
+    (void)snprintf(other, sizeof other, "%s/other", f->dir);
+    assert_int_equal(bw_fs_replace(f->ctx, f->dir, "other", "mine", 4, 0400), BW_OK);
+    assert_int_equal(symlink("other", left), 0);
+    assert_int_equal(bw_fs_replace(f->ctx, f->dir, "x", "abcd", 4, 0600), BW_OK);
+    b.len = 0;
+    assert_int_equal(bw_fs_read(f->ctx, other, 9, &b), BW_OK);
+    assert_true(bw_str_is(bw_buf_view(&b), "mine"));
+    bw_buf_clear(&b);
+    assert_int_equal(bw_fs_unlink(f->ctx, other), BW_OK);
     assert_int_equal(bw_fs_unlink(f->ctx, path), BW_OK);
     assert_int_equal(bw_fs_unlink(f->ctx, path), BW_OK);
     assert_int_equal(bw_fs_read(f->ctx, path, 2, &b), BW_ENOTFOUND);
@@ -217,6 +260,7 @@ int main(void)
         T(test_db_open__sets_what_security_asks_for),
         T(test_partfile_open__refuses_another_identity),
         T(test_db__stops_writing_after_a_failed_sync),
+        T(test_db_close__keeps_the_log_after_a_failed_sync),
         T(test_partfile__staged_rows_wait_for_their_transaction),
         T(test_catalogue__keeps_lists_and_the_clean_mark),
         T(test_fs__replaces_whole_files),
