@@ -28,7 +28,7 @@
 enum {
     DEPTH_MAX = 64,
     FILES_MAX = 1000000,
-    FILE_BYTES_MAX = 24 << 20, /* base64 of it fits into the cell's largest body */
+    FILE_BYTES_MAX = 23 << 20, /* base64 of it fits into the cell's largest body */
     RULES_MAX = 10000,
     RULES_BYTES_MAX = 4 << 20,
     REFUSALS_SHOWN_MAX = 200,
@@ -432,6 +432,7 @@ int bw_cli_ingest(int argc, char **argv)
         return bw_cli_say(usage, sizeof usage - 1);
     j = (job){.ctx = bw_ctx_new(0),
               .scratch = bw_ctx_new((size_t)256 << 20),
+              .connect = {.timeout_s = 3600}, /* the cell's own deadline decides */
               .terminal = isatty(STDERR_FILENO) == 1};
     int code = take_options(&j, argc, argv);
     bw_status s = j.ctx && j.scratch && sodium_init() >= 0 ? BW_OK : BW_ENOMEM;
