@@ -293,6 +293,15 @@ bw_status bw_authority_set_policies(bw_ctx *ctx, bw_authority *a, bw_str policie
     return st;
 }
 
+bw_status bw_authority_check_policies(bw_ctx *ctx, bw_authority *a, bw_str policies)
+{
+    snapshot *now = snapshot_acquire(a), *s = NULL;
+    bw_status st = snapshot_build(ctx, a, policies, now->facts, &s);
+    snapshot_release(s);
+    snapshot_release(now);
+    return st;
+}
+
 bw_status bw_authority_set_entities(bw_ctx *ctx, bw_authority *a, bw_str entities)
 {
     facts *f = NULL;

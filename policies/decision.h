@@ -44,6 +44,8 @@ BW_MUST_USE bw_status bw_authority_new(bw_ctx *ctx, const bw_authority_options *
 void bw_authority_free(bw_authority *a);
 /* Atomic: a bad set leaves the old one in force. version rises by one. */
 BW_MUST_USE bw_status bw_authority_set_policies(bw_ctx *ctx, bw_authority *a, bw_str policies);
+/* Whether the set could be put in force; nothing changes. */
+BW_MUST_USE bw_status bw_authority_check_policies(bw_ctx *ctx, bw_authority *a, bw_str policies);
 BW_MUST_USE bw_status bw_authority_set_entities(bw_ctx *ctx, bw_authority *a, bw_str entities);
 uint64_t bw_authority_version(const bw_authority *a); /* policies and entities together */
 BW_MUST_USE bw_status bw_authority_policies_text(bw_ctx *ctx, bw_authority *a, bw_str *out);

@@ -94,6 +94,8 @@ void bw_error_response(bw_response *out, bw_route_family family, int http_status
     if (http_status == 500 &&
         (status == BW_ECORRUPT || status == BW_EIO || status == BW_EINTERNAL))
         message = "Service internal error";
+    if (status == BW_ENOSPACE) /* its message may name a file */
+        message = "No space left on the cell's disk";
     bw_str m = clean(message, text, sizeof text);
     bw_buf_clear(&out->body);
     out->status = http_status;

@@ -156,9 +156,9 @@ static void open_record(gate_request *g, const bw_gate_input *in)
         a->tenant = s->dev_caller.principal.tenant;
     }
     if (s->authority) {
-        a->policy_version = bw_authority_version(s->authority);
         bw_server *w = g->pub.server;
         bw_require(pthread_rwlock_rdlock(&w->policy_lock) == 0);
+        a->policy_version = bw_authority_version(s->authority);
         const char *copy = bw_arena_printf(in->ctx, "%s", w->policy_digest);
         bw_require(pthread_rwlock_unlock(&w->policy_lock) == 0);
         a->policy_digest = bw_str_c(copy);

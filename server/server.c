@@ -150,12 +150,20 @@ static void digest_hex(bw_str text, char out[33])
 
 static void policy_note(bw_server *s, bw_str text)
 {
-    char hex[33];
-    digest_hex(text, hex);
-    bw_require(pthread_rwlock_wrlock(&s->policy_lock) == 0);
-    memcpy(s->policy_digest, hex, sizeof hex);
+    digest_hex(text, s->policy_digest);
     s->policy_since_ns = bw_clock_unix_ns();
+}
+
+/* A reader of version and digest sees both of one set: the log's events name sets by
+ * either. */
+static bw_status policy_install(bw_ctx *ctx, bw_server *s, bw_str text)
+{
+    bw_require(pthread_rwlock_wrlock(&s->policy_lock) == 0);
+    bw_status st = bw_authority_set_policies(ctx, s->authority, text);
+    if (st == BW_OK)
+        policy_note(s, text);
     bw_require(pthread_rwlock_unlock(&s->policy_lock) == 0);
+    return st;
 }
 
 bw_status bw_server_policies_get(bw_ctx *ctx, bw_server *s, bw_str *text,
@@ -197,10 +205,45 @@ static bw_status policy_event(bw_ctx *ctx, bw_server *s, const char *event)
     return bw_audit_write(ctx, s->audit, &r, true);
 }
 
-/* The authority checks the set and puts it in force; then it is made durable, before
- * the answer. When the disk or the log refuses, the old set is put back. */
+/* Policies, log and answer agree or nothing has changed: an error of the disk is one of
+ * ours, whatever its kind. */
+static bw_status policy_store(bw_ctx *ctx, bw_server *s, const char *path, bw_str text)
+{
+    bw_status st = policy_keep(ctx, s, text);
+    if (st == BW_OK)
+        st = bw_file_replace(ctx, path, text, 0600);
+    if (st == BW_OK || st == BW_ENOSPACE || st == BW_ENOMEM)
+        return st;
+    const char *why = bw_arena_printf(ctx, "%s", bw_ctx_message(ctx));
+    return bw_fail(ctx, BW_EIO, "%s", why ? why : "policies.cedar cannot be written");
+}
+
+static bw_status policy_change(bw_ctx *ctx, bw_server *s, const char *path, bw_str old,
+                               bw_str text)
+{
+    bw_status st = bw_authority_check_policies(ctx, s->authority, text);
+    if (st != BW_OK)
+        return st;
+    st = policy_store(ctx, s, path, text);
+    if (st == BW_OK)
+        st = policy_install(ctx, s, text);
+    bool installed = st == BW_OK;
+    if (st == BW_OK)
+        st = policy_event(ctx, s, "policies");
+    if (st == BW_OK)
+        return BW_OK;
+    const char *why = bw_arena_printf(ctx, "%s", bw_ctx_message(ctx));
+    if ((installed && policy_install(ctx, s, old) != BW_OK) ||
+        bw_file_replace(ctx, path, old, 0600) != BW_OK)
+        bw_log(BW_LOG_ERROR, "policies: the old set could not be put back");
+    return bw_fail(ctx, st, "%s", why ? why : "the policies cannot be changed");
+}
+
+/* Checked, then durable, then in force, then on record, before the answer: no decision
+ * is made by a set that a restart would lose. When the disk or the log refuses, the old
+ * set is put back. */
 bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text,
-                                 bw_str expected)
+                                 bw_str if_digest)
 {
     bw_str old = {NULL, 0};
     const char *path = bw_path_join(ctx, s->dir, "policies.cedar");
@@ -210,29 +253,12 @@ bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text,
         return bw_fail(ctx, BW_EINVALID, "a policy set has at most %d bytes",
                        BW_POLICIES_BYTES_MAX);
     bw_require(pthread_mutex_lock(&s->policy_change) == 0);
-    bw_status st = bw_authority_policies_text(ctx, s->authority, &old);
-    if (st == BW_OK && expected.ptr && !bw_str_is(expected, s->policy_digest))
-        st = bw_fail_at(ctx, BW_ECONFLICT, "/if_digest",
-                        "the policies in force are others by now");
+    bw_status st = if_digest.ptr && !bw_str_is(if_digest, s->policy_digest)
+                       ? bw_fail_at(ctx, BW_ECONFLICT, "/if_digest",
+                                    "the policies in force are others by now")
+                       : bw_authority_policies_text(ctx, s->authority, &old);
     if (st == BW_OK)
-        st = bw_authority_set_policies(ctx, s->authority, text);
-    if (st == BW_OK) {
-        st = policy_keep(ctx, s, text);
-        if (st == BW_OK)
-            st = bw_file_replace(ctx, path, text, 0600);
-        if (st == BW_OK) {
-            policy_note(s, text);
-            st = policy_event(ctx, s, "policies");
-        }
-        if (st != BW_OK) { /* nothing may stay in force that a restart would lose */
-            const char *why = bw_arena_printf(ctx, "%s", bw_ctx_message(ctx));
-            if (bw_authority_set_policies(ctx, s->authority, old) != BW_OK ||
-                bw_file_replace(ctx, path, old, 0600) != BW_OK)
-                bw_log(BW_LOG_ERROR, "policies: the old set could not be put back");
-            policy_note(s, old);
-            st = bw_fail(ctx, st, "%s", why ? why : "policies.cedar cannot be written");
-        }
-    }
+        st = policy_change(ctx, s, path, old, text);
     bw_require(pthread_mutex_unlock(&s->policy_change) == 0);
     return st;
 }

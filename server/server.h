@@ -46,7 +46,8 @@ struct bw_server {
     bw_caller dev_caller;
     /* policies in force */
     pthread_mutex_t policy_change; /* one change at a time; taken before policy_lock */
-    pthread_rwlock_t policy_lock;  /* guards the two below */
+    pthread_rwlock_t policy_lock;  /* guards the two below, and that the authority's
+                                      version and the digest are of one set */
     char policy_digest[33];
     int64_t policy_since_ns;
     /* label texts of classes; a class's text never changes */
@@ -72,9 +73,10 @@ BW_MUST_USE bw_status bw_folder_check(bw_ctx *ctx, const char *dir,
  * force. */
 BW_MUST_USE bw_status bw_server_policies_get(bw_ctx *ctx, bw_server *s, bw_str *text,
                                              bw_str *digest, int64_t *since_ns);
-/* expected: the digest that must be in force (none: any), else BW_ECONFLICT. */
+/* if_digest: none, or the digest that must still be in force (else BW_ECONFLICT); compared
+ * under the same lock as the change is made. */
 BW_MUST_USE bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text,
-                                             bw_str expected);
+                                             bw_str if_digest);
 /* The schema, policy text and catalogue of a pack folder; see policies/packs. */
 typedef struct bw_pack {
     bw_str schema, policies, catalogue;

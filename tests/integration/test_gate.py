@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import re
+import threading
 
 import pytest
 from cell import Cell, SOURCE
@@ -329,6 +330,48 @@ def test_policies__change_is_atomic_and_durable(cell):
     finally:
         assert cell.put("/v1/policies", {"policies": old["policies"]}).status == 200
     assert count() == before
+
+
+def test_policies__racing_changes_and_readers(cell):
+    """Of changes that expect the same digest one wins; a version stands for one digest in the whole log."""
+    old = cell.get("/v1/policies").json()
+    first = cell.get("/v1/audit?limit=1").json()["head"]["seq"]
+    done, statuses = threading.Event(), []
+
+    def read():
+        while not done.is_set():
+            assert cell.post("/collections/docs/points/count", {}, key=cell.ana).status == 200
+
+    def change(i, digest):
+        text = old["policies"] + '\n@id("race-%d") forbid (principal, action, resource) when { false };' % i
+        statuses.append(cell.put("/v1/policies", {"policies": text, "if_digest": digest}).status)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    try:
+        for t in readers:
+            t.start()
+        for turn in range(4):
+            statuses.clear()
+            digest = cell.get("/v1/policies").json()["digest"]
+            writers = [threading.Thread(target=change, args=(8 * turn + i, digest)) for i in range(6)]
+            for t in writers:
+                t.start()
+            for t in writers:
+                t.join()
+            assert sorted(statuses) == [200] + [409] * 5
+    finally:
+        done.set()
+        for t in readers:
+            t.join()
+        assert cell.put("/v1/policies", {"policies": old["policies"]}).status == 200
+    seen, after = {}, first
+    while after is not None:
+        page = cell.get("/v1/audit?limit=1000&after=%d" % after).json()
+        for e in page["events"]:
+            if "policy_version" in e:
+                assert seen.setdefault(e["policy_version"], e["policies"]) == e["policies"], e
+        after = page["next"]
+    assert len(seen) >= 5
 
 
 def test_manage__is_decided_on_the_collection_itself(cell):

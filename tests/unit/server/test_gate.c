@@ -146,8 +146,9 @@ static void test_gate__error_forms(void **state)
         char want[200];
         fail_as = rows[i].status;
         fail_status = 0;
-        const char *text = rows[i].http == 500 ? "Service internal error"
-                                               : "what went wrong: \\\"\xC3\xA9 \\\"";
+        const char *text = rows[i].http == 500   ? "Service internal error"
+                           : rows[i].http == 507 ? "No space left on the cell's disk"
+                                                 : "what went wrong: \\\"\xC3\xA9 \\\"";
         asked a = ask(f, "GET", "/q");
         assert_int_equal(a.status, rows[i].http);
         (void)snprintf(want, sizeof want,
