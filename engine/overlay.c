@@ -126,15 +126,65 @@ static bool staged_visible(const bw_overlay *o, const bw_staged *s)
     return s->present && (at == 0 || at > o->now_ns);
 }
 
-bool bw_overlay_sees(const bw_overlay *o, const bw_overlay_class *k,
-                     const bw_point_id *id)
+static bool sees(const bw_overlay *o, const bw_overlay_class *k, const bw_point_id *id,
+                 uint32_t hash)
 {
     const bw_staged *s = find_staged(k, id);
     if (s)
         return staged_visible(o, s);
-    uint32_t row;
-    return k->snap && bw_snapshot_find(k->snap, id, &row) &&
-           bw_bitmap_get(k->visible, row);
+    if (!k->snap)
+        return false;
+    uint32_t row = bw_gen_find_hashed(k->snap->gen, id, hash, k->snap->nrows);
+    return row != BW_ROW_NONE && bw_bitmap_get(k->visible, row);
+}
+
+bool bw_overlay_sees(const bw_overlay *o, const bw_overlay_class *k,
+                     const bw_point_id *id)
+{
+    return sees(o, k, id, bw_id_hash(id));
+}
+
+static bw_status copy_put(bw_ctx *ctx, bw_copies *c, uint32_t point, uint32_t class_at)
+{
+    if (c->nnodes == c->cap) {
+        uint32_t cap = c->cap ? 2 * c->cap : 64;
+        c->nodes = bw_arena_grow(ctx, c->nodes, c->cap * sizeof *c->nodes,
+                                 cap * sizeof *c->nodes);
+        if (!c->nodes)
+            return BW_ENOMEM;
+        c->cap = cap;
+    }
+    c->nodes[c->nnodes] = (bw_copy){class_at, c->first[point]};
+    c->first[point] = c->nnodes++;
+    return BW_OK;
+}
+
+bw_status bw_overlay_copies(bw_overlay *o, const bw_point *points, uint32_t n,
+                            bw_copies *out)
+{
+    bw_copies c = {.first = bw_arena_calloc(o->ctx, n, sizeof *c.first)};
+    uint32_t *hashes = bw_arena_calloc(o->ctx, n, sizeof *hashes);
+    if (!c.first || !hashes)
+        return BW_ENOMEM;
+    for (uint32_t i = 0; i < n; i++) {
+        c.first[i] = BW_ROW_NONE;
+        hashes[i] = bw_id_hash(&points[i].id);
+    }
+    for (uint32_t at = o->nclasses;
+         at-- > 0;) { /* put at the front: so from the last */
+        const bw_overlay_class *k = &o->classes[at];
+        if (!k->readable || (k->n == 0 && (!k->snap || k->snap->nlive == 0)))
+            continue;
+        for (uint32_t i = 0; i < n; i++) {
+            if (!sees(o, k, &points[i].id, hashes[i]))
+                continue;
+            bw_status st = copy_put(o->ctx, &c, i, at);
+            if (st != BW_OK)
+                return st;
+        }
+    }
+    *out = c;
+    return BW_OK;
 }
 
 static void read_base(bw_overlay *o, const bw_overlay_class *k, bw_staged *s)

@@ -109,16 +109,15 @@ static bw_status last_of_each(bw_ctx *ctx, const bw_point *points, uint32_t n,
 /* Does update_mode or update_filter leave the point alone? A class that may be written
  * but not read is asked only where the caller sees no copy: its point is then kept or
  * replaced as the condition says, and nothing that the caller sees depends on it. */
-static bw_status is_left_alone(run *r, const bw_op *op, const bw_point *p, bool *out)
+static bw_status is_left_alone(run *r, const bw_op *op, const bw_point *p,
+                               const bw_copies *copies, uint32_t first, bool *out)
 {
     bool exists = false;
     *out = false;
     if (!op->update_filter && op->mode == BW_UPDATE_UPSERT)
         return BW_OK;
-    for (uint32_t i = 0; i < r->o->nclasses; i++) {
-        bw_overlay_class *k = &r->o->classes[i];
-        if (!k->readable || !bw_overlay_sees(r->o, k, &p->id))
-            continue;
+    for (uint32_t i = first; i != BW_ROW_NONE; i = copies->nodes[i].next) {
+        bw_overlay_class *k = &r->o->classes[copies->nodes[i].class_at];
         exists = true;
         bool match = true;
         if (op->update_filter) {
@@ -146,12 +145,12 @@ static bw_status is_left_alone(run *r, const bw_op *op, const bw_point *p, bool 
 }
 
 /* The caller's other copies of the id end: the point moves to its new class. */
-static bw_status move_away(run *r, const bw_point *p)
+static bw_status move_away(run *r, const bw_point *p, const bw_copies *copies,
+                           uint32_t first)
 {
-    for (uint32_t i = 0; i < r->o->nclasses; i++) {
-        bw_overlay_class *k = &r->o->classes[i];
-        if (!k->readable || bw_class_id_cmp(&k->id, &p->class_id) == 0 ||
-            !bw_overlay_sees(r->o, k, &p->id))
+    for (uint32_t i = first; i != BW_ROW_NONE; i = copies->nodes[i].next) {
+        bw_overlay_class *k = &r->o->classes[copies->nodes[i].class_at];
+        if (bw_class_id_cmp(&k->id, &p->class_id) == 0)
             continue;
         if (!bw_permit_has(&r->o->access->relabel, &k->id))
             return deny(r, &k->id);
@@ -165,16 +164,17 @@ static bw_status move_away(run *r, const bw_point *p)
     return BW_OK;
 }
 
-static bw_status upsert_one(run *r, const bw_op *op, const bw_point *p)
+static bw_status upsert_one(run *r, const bw_op *op, const bw_point *p,
+                            const bw_copies *copies, uint32_t first)
 {
     bw_overlay *o = r->o;
     if (!bw_permit_has(&o->access->store, &p->class_id))
         return deny(r, &p->class_id);
     bool alone;
-    bw_status st = is_left_alone(r, op, p, &alone);
+    bw_status st = is_left_alone(r, op, p, copies, first, &alone);
     if (st != BW_OK || alone)
         return st;
-    st = move_away(r, p);
+    st = move_away(r, p, copies, first);
     if (st != BW_OK)
         return st;
     bw_staged *s;
@@ -216,15 +216,18 @@ static bw_status check_classes(run *r, const bw_op *op)
 
 static bw_status upsert(run *r, const bw_op *op)
 {
+    bw_copies copies = {0};
     bool *skip;
     bw_status st = check_classes(r, op);
     for (uint32_t i = 0; st == BW_OK && i < op->npoints; i++)
         st = check_vectors(r->o->ctx, &r->o->view.info, &op->points[i]);
     if (st == BW_OK)
         st = last_of_each(r->o->ctx, op->points, op->npoints, &skip);
+    if (st == BW_OK)
+        st = bw_overlay_copies(r->o, op->points, op->npoints, &copies);
     for (uint32_t i = 0; st == BW_OK && i < op->npoints; i++)
-        if (!skip[i])
-            st = upsert_one(r, op, &op->points[i]);
+        if (!skip[i]) /* ids differ, so no point changes where another's copies are */
+            st = upsert_one(r, op, &op->points[i], &copies, copies.first[i]);
     return st;
 }
 

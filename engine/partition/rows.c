@@ -130,13 +130,22 @@ static bw_id_table *id_table_new(uint32_t size)
     return t;
 }
 
-static uint32_t id_hash(const bw_gen *g, const bw_point_id *id)
+/* One secret for the process: hostile ids cannot be chosen to meet in one place. */
+static unsigned char hash_key[crypto_shorthash_KEYBYTES];
+static pthread_once_t hash_once = PTHREAD_ONCE_INIT;
+
+static void hash_init(void)
+{
+    randombytes_buf(hash_key, sizeof hash_key);
+}
+
+uint32_t bw_id_hash(const bw_point_id *id)
 {
     unsigned char in[17], h[crypto_shorthash_BYTES];
     memcpy(in, &id->hi, 8);
     memcpy(in + 8, &id->lo, 8);
     in[16] = (unsigned char)id->is_uuid;
-    crypto_shorthash(h, in, sizeof in, g->hash_key);
+    crypto_shorthash(h, in, sizeof in, hash_key);
     uint32_t out;
     memcpy(&out, h, sizeof out);
     return out;
@@ -149,9 +158,9 @@ static bool same_id(const bw_point_id *a, const bw_point_id *b)
 
 /* The slot that holds the id, or the free one where it belongs. */
 static _Atomic uint32_t *id_slot(const bw_gen *g, bw_id_table *t, const bw_point_id *id,
-                                 uint32_t *value)
+                                 uint32_t hash, uint32_t *value)
 {
-    for (uint32_t i = id_hash(g, id) & t->mask;; i = (i + 1) & t->mask) {
+    for (uint32_t i = hash & t->mask;; i = (i + 1) & t->mask) {
         uint32_t v = atomic_load_explicit(&t->slots[i], memory_order_acquire);
         if (v == 0 || same_id(&bw_gen_rows(g)->ids[v - 1], id)) {
             *value = v;
@@ -162,13 +171,12 @@ static _Atomic uint32_t *id_slot(const bw_gen *g, bw_id_table *t, const bw_point
 
 bw_gen *bw_gen_new(const bw_vector_spec *specs, uint32_t nvec)
 {
-    static_assert(crypto_shorthash_KEYBYTES == 16, "the size of hash_key");
+    pthread_once(&hash_once, hash_init);
     bw_gen *g = bw_calloc(1, sizeof *g);
     if (!g)
         return NULL;
     atomic_init(&g->refs, 1);
     g->nvec = nvec;
-    randombytes_buf(g->hash_key, sizeof g->hash_key);
     bw_row_table *rows = row_table_new(TABLE_MIN);
     bw_id_table *ids = id_table_new(2 * TABLE_MIN);
     atomic_init(&g->rows, rows);
@@ -255,7 +263,8 @@ static bool grow_ids(bw_gen *g, uint32_t more)
                  free_slot;
         if (v == 0)
             continue;
-        _Atomic uint32_t *s = id_slot(g, t, &bw_gen_rows(g)->ids[v - 1], &free_slot);
+        const bw_point_id *id = &bw_gen_rows(g)->ids[v - 1];
+        _Atomic uint32_t *s = id_slot(g, t, id, bw_id_hash(id), &free_slot);
         atomic_store_explicit(s, v, memory_order_relaxed);
         t->used++;
     }
@@ -286,7 +295,7 @@ static uint32_t add_row(bw_gen *g, const bw_point_id *id, int64_t key, bw_rec *r
         return ord;
     bw_id_table *m = atomic_load_explicit(&g->ids, memory_order_relaxed);
     uint32_t value;
-    _Atomic uint32_t *slot = id_slot(g, m, id, &value);
+    _Atomic uint32_t *slot = id_slot(g, m, id, bw_id_hash(id), &value);
     if (value)
         t->prev[ord] = value - 1;
     else
@@ -311,7 +320,8 @@ void bw_gen_undo(bw_gen *g, uint32_t ord0)
     bw_id_table *m = atomic_load_explicit(&g->ids, memory_order_relaxed);
     for (uint32_t ord = g->n; ord-- > ord0;) {
         uint32_t value;
-        _Atomic uint32_t *slot = id_slot(g, m, &t->ids[ord], &value);
+        _Atomic uint32_t *slot =
+            id_slot(g, m, &t->ids[ord], bw_id_hash(&t->ids[ord]), &value);
         /* An id that is new stays in the map, naming a row that never lives. */
         if (value == ord + 1 && t->prev[ord] != BW_ROW_NONE)
             atomic_store_explicit(slot, t->prev[ord] + 1, memory_order_release);
@@ -320,9 +330,15 @@ void bw_gen_undo(bw_gen *g, uint32_t ord0)
 
 uint32_t bw_gen_find(const bw_gen *g, const bw_point_id *id, uint32_t nrows)
 {
+    return bw_gen_find_hashed(g, id, bw_id_hash(id), nrows);
+}
+
+uint32_t bw_gen_find_hashed(const bw_gen *g, const bw_point_id *id, uint32_t hash,
+                            uint32_t nrows)
+{
     bw_id_table *m = atomic_load_explicit(&g->ids, memory_order_acquire);
     uint32_t value;
-    (void)id_slot(g, m, id, &value);
+    (void)id_slot(g, m, id, hash, &value);
     if (value == 0)
         return BW_ROW_NONE;
     const bw_row_table *t = bw_gen_rows(g);

@@ -94,7 +94,6 @@ typedef struct bw_gen {
     uint32_t n, nvec; /* n: ordinals given out; the writer's */
     _Atomic(bw_row_table *) rows;
     _Atomic(bw_id_table *) ids;
-    unsigned char hash_key[16];
     bw_sparse_index **sparse;    /* nvec; NULL for dense ones */
     pthread_rwlock_t index_lock; /* sparse and payload indexes */
 } bw_gen;
@@ -112,6 +111,10 @@ uint32_t bw_gen_add_dead(bw_gen *g, bw_point_id id,
 void bw_gen_undo(bw_gen *g, uint32_t ord0);
 /* The newest row of the id below nrows, dead or alive; BW_ROW_NONE. */
 uint32_t bw_gen_find(const bw_gen *g, const bw_point_id *id, uint32_t nrows);
+/* The same with the id's hash at hand: one id is often looked up in many partitions. */
+uint32_t bw_id_hash(const bw_point_id *id); /* after the first bw_gen_new */
+uint32_t bw_gen_find_hashed(const bw_gen *g, const bw_point_id *id, uint32_t hash,
+                            uint32_t nrows);
 uint32_t bw_gen_find_key(const bw_gen *g, int64_t key, uint32_t nrows);
 static inline bw_row_table *bw_gen_rows(const bw_gen *g)
 {
