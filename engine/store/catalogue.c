@@ -428,8 +428,8 @@ bw_status bw_catalogue_collection_drop(bw_ctx *ctx, bw_catalogue *c, uint64_t ui
 {
     static const char *const steps[] = {
         "INSERT INTO trash SELECT number FROM partition WHERE uid=?1",
-        "DELETE FROM txpart WHERE number IN (SELECT number FROM partition WHERE "
-        "uid=?1)",
+        ("DELETE FROM txpart WHERE number IN"
+         " (SELECT number FROM partition WHERE uid=?1)"),
         "DELETE FROM partition WHERE uid=?1",
         "DELETE FROM alias WHERE uid=?1",
         "DELETE FROM pindex WHERE uid=?1",
