@@ -21,6 +21,7 @@ struct bw_build { /* owned by its matrix */
     bw_metric metric;
     bw_matrix *matrix;
     state state;     /* builder's lock */
+    bool discarded;  /* builder's lock: nothing of it may stay on disk */
     bw_index *index; /* written before DONE */
     struct bw_build
         *next; /* in the queue or among the running: a reference to the matrix */
@@ -132,6 +133,28 @@ static void save(bw_ctx *ctx, bw_builder *b, struct bw_build *job,
     bw_buf_clear(&file);
 }
 
+static void remove_file(bw_ctx *ctx, bw_builder *b, const bw_build_id *id)
+{
+    const char *name = ctx ? name_of(ctx, id) : NULL;
+    const char *path = name ? bw_arena_printf(ctx, "%s/%s", b->dir, name) : NULL;
+    bw_status st = path ? BW_OK : BW_ENOMEM;
+    if (st == BW_OK && bw_fs_exists(path)) {
+        st = bw_fs_unlink(ctx, path);
+        if (st == BW_OK)
+            st = bw_fs_sync_dir(ctx, b->dir);
+    }
+    if (st != BW_OK)
+        bw_log(BW_LOG_WARN, "partition: a graph's file could not be removed");
+}
+
+static bool is_discarded(bw_builder *b, const struct bw_build *job)
+{
+    pthread_mutex_lock(&b->lock);
+    bool out = job->discarded;
+    pthread_mutex_unlock(&b->lock);
+    return out;
+}
+
 static void run(bw_builder *b, struct bw_build *job)
 {
     const bw_index_ops *ops = bw_index_kind("faiss-hnsw");
@@ -154,8 +177,10 @@ static void run(bw_builder *b, struct bw_build *job)
             if (!atomic_load(&b->stop))
                 bw_log(BW_LOG_ERROR, "partition: a graph could not be built: %s",
                        bw_ctx_message(ctx));
-        } else if (ops->save) {
+        } else if (ops->save && !is_discarded(b, job)) {
             save(ctx, b, job, ops);
+            if (is_discarded(b, job)) /* came too late to keep it from being written */
+                remove_file(ctx, b, &job->id);
         }
     }
     bw_ctx_free(ctx);
@@ -301,6 +326,26 @@ bw_status bw_builder_wait(bw_ctx *ctx, bw_builder *b, bw_matrix *m)
     if (done)
         return BW_OK;
     return bw_fail(ctx, BW_ETIMEOUT, "an index is still being built; try again later");
+}
+
+static void mark_discarded(struct bw_build *list, const bw_build_id *id)
+{
+    for (struct bw_build *job = list; job; job = job->next)
+        job->discarded = job->discarded ||
+                         (job->id.number == id->number &&
+                          job->id.segment == id->segment && job->id.vec == id->vec);
+}
+
+void bw_builder_discard(bw_builder *b, uint64_t number, uint32_t segment, uint32_t vec)
+{
+    bw_build_id id = {number, segment, 0, vec};
+    pthread_mutex_lock(&b->lock);
+    mark_discarded(b->first, &id);
+    mark_discarded(b->running, &id);
+    pthread_mutex_unlock(&b->lock);
+    bw_ctx *ctx = bw_ctx_new(0);
+    remove_file(ctx, b, &id);
+    bw_ctx_free(ctx);
 }
 
 static bool is_running(const bw_builder *b, uint64_t number)

@@ -36,8 +36,12 @@ void bw_builder_free(
  * metric has no graph (m->build stays NULL). */
 BW_MUST_USE bw_status bw_builder_add(bw_ctx *ctx, bw_builder *b, bw_matrix *m,
                                      bw_metric metric, const bw_build_id *id);
-/* Returns when the matrix's graph is built or has failed; BW_ETIMEOUT at ctx's deadline. */
+/* Returns when the matrix's graph is built or has failed; BW_ETIMEOUT at ctx's
+ * deadline. */
 BW_MUST_USE bw_status bw_builder_wait(bw_ctx *ctx, bw_builder *b, bw_matrix *m);
+/* The saved graph of a segment's vectors goes, also one that is just being made: it
+ * holds rows that are to leave the disk. Before a newer build is asked for. */
+void bw_builder_discard(bw_builder *b, uint64_t number, uint32_t segment, uint32_t vec);
 /* After this no file of the partition is written any more. */
 void bw_builder_forget(bw_builder *b, uint64_t number);
 /* The graph, or NULL when there is none: search flat. Only after bw_builder_wait. */

@@ -151,6 +151,11 @@ static bw_status rebuild(bw_ctx *ctx, bw_prepared *w, int32_t seg, bool *dropped
     p->sealed_at = d->state.writes;
     p->adopted = false;
     d->segs[seg].dead = 0;
+    /* Its graphs hold the vectors of rows that leave. Should the write fail yet, they
+     * are built again at the next start. */
+    for (uint32_t v = 0; v < d->part->nvec; v++)
+        if (!d->part->specs[v].sparse)
+            bw_builder_discard(d->part->env->builder, d->part->id.number, p->no, v);
     bw_status st = gather_all(ctx, d, seg, seg);
     *dropped = p->slots == 0;
     if (st == BW_OK && *dropped)
