@@ -432,7 +432,10 @@ bw_status bw_collection_list(bw_ctx *ctx, bw_engine *e, bw_str tenant,
     bw_status st = BW_OK;
     size_t k = 0;
     pthread_rwlock_rdlock(&e->names);
-    bw_collection_info *list = bw_arena_calloc(ctx, e->ncollections, sizeof *list);
+    size_t own = 0; /* what others have must not cost this request's budget */
+    for (uint32_t i = 0; i < e->ncollections; i++)
+        own += !tenant.ptr || bw_str_eq(e->collections[i]->info.tenant, tenant);
+    bw_collection_info *list = bw_arena_calloc(ctx, own, sizeof *list);
     if (!list)
         st = BW_ENOMEM;
     for (uint32_t i = 0; st == BW_OK && i < e->ncollections; i++)

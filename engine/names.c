@@ -25,6 +25,15 @@ bw_alias_entry *bw_alias__named(bw_engine *e, bw_str tenant, bw_str alias)
     return NULL;
 }
 
+/* Lists are sized by it: what others have must not cost a request's budget. */
+static size_t aliases_of(const bw_engine *e, bw_str tenant)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < e->naliases; i++)
+        n += bw_str_eq(e->aliases[i].tenant, tenant);
+    return n;
+}
+
 /* ---- aliases of one tenant as a list that actions are tried on ---- */
 
 typedef struct draft {
@@ -135,7 +144,7 @@ bw_status bw_alias_apply(bw_ctx *ctx, bw_engine *e, bw_str tenant,
     uint32_t nlist = 0;
     bw_status st = BW_OK;
     pthread_mutex_lock(&e->catalogue_lock); /* names change only under it */
-    d.items = bw_arena_calloc(ctx, e->naliases + n, sizeof *d.items);
+    d.items = bw_arena_calloc(ctx, aliases_of(e, tenant) + n, sizeof *d.items);
     if (!d.items)
         st = BW_ENOMEM;
     for (uint32_t i = 0; st == BW_OK && i < e->naliases; i++)
@@ -171,7 +180,7 @@ bw_status bw_alias_list(bw_ctx *ctx, bw_engine *e, bw_str tenant, const bw_alias
     bw_status st = BW_OK;
     size_t k = 0;
     pthread_rwlock_rdlock(&e->names);
-    bw_alias *list = bw_arena_calloc(ctx, e->naliases, sizeof *list);
+    bw_alias *list = bw_arena_calloc(ctx, aliases_of(e, tenant), sizeof *list);
     if (!list)
         st = BW_ENOMEM;
     for (uint32_t i = 0; st == BW_OK && i < e->naliases; i++) {

@@ -237,6 +237,60 @@ static void test_view_open__opens_only_permitted_classes(void **state)
     assert_non_null(memmem(json.ptr, json.len, "\"points\":6,", 11));
 }
 
+/* Arena bytes of a caller's reads: the request's budget is part of the answer. */
+static size_t budget_of_reads(cell *c)
+{
+    bw_class_id ids[3] = {cell_class(1), cell_class(7), cell_class(8)};
+    bw_permit permit = {ids, 3};
+    const bw_collection_info *infos;
+    const bw_alias *aliases;
+    size_t n;
+    bw_view v;
+    bw_ctx_reset(c->ctx);
+    OK(bw_collection_list(c->ctx, c->engine, TENANT, &infos, &n));
+    assert_int_equal(n, 1);
+    OK(bw_alias_list(c->ctx, c->engine, TENANT, &aliases, &n));
+    assert_int_equal(n, 1);
+    OK(bw_view_open(c->ctx, c->engine, TENANT, NAME, &permit, 0, &v));
+    assert_int_equal(v.nparts, 1);
+    bw_view_close(&v);
+    return bw_arena_used(c->ctx);
+}
+
+static void test_reads__cost_the_same_whatever_others_have(void **state)
+{
+    cell *c = *state;
+    cell_collection(c, 4, BW_METRIC_COSINE, 3);
+    bw_point p = cell_point(c, 1, 1, 4, NULL);
+    cell_upsert(c, &p, 1);
+    bw_alias_action own = {
+        .kind = BW_ALIAS_CREATE, .alias = BW_STR("a"), .collection = NAME};
+    OK(bw_alias_apply(c->ctx, c->engine, TENANT, &own, 1));
+    (void)budget_of_reads(c); /* loads the partition */
+    size_t before = budget_of_reads(c);
+    bw_point q[2] = {cell_point(c, 2, 1, 4, NULL), cell_point(c, 3, 1, 4, NULL)};
+    bw_class_id ids[2] = {cell_class(2), cell_class(3)};
+    bw_permit others = {ids, 2};
+    bw_access a = {others, others, others, others};
+    bw_op op = {.kind = BW_OP_UPSERT, .points = q, .npoints = 2};
+    bw_write_result r;
+    OK(cell_write(c, &a, &op, 1, &r));
+    bw_vector_spec v = {.name = BW_STR(""), .dim = 4};
+    for (unsigned i = 0; i < 5; i++) {
+        char name[8];
+        (void)snprintf(name, sizeof name, "c%u", i);
+        bw_collection_info info = {.tenant = BW_STR("other"),
+                                   .name = bw_str_c(name),
+                                   .vectors = &v,
+                                   .nvectors = 1};
+        OK(bw_collection_create(c->ctx, c->engine, &info));
+        bw_alias_action alias = {
+            .kind = BW_ALIAS_CREATE, .alias = BW_STR("x"), .collection = info.name};
+        OK(bw_alias_apply(c->ctx, c->engine, BW_STR("other"), &alias, 1));
+    }
+    assert_int_equal(budget_of_reads(c), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +311,8 @@ int main(void)
             test_snapshot_search__finds_what_was_written_and_survives_restart, setup,
             teardown),
         cmocka_unit_test_setup_teardown(test_view_open__opens_only_permitted_classes,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(test_reads__cost_the_same_whatever_others_have,
                                         setup, teardown),
     };
     return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
