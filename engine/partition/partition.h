@@ -37,7 +37,8 @@ BW_MUST_USE bw_status bw_view_open(bw_ctx *ctx, bw_engine *engine, bw_str tenant
                                    const bw_permit *permit, int64_t now_ns, bw_view *out);
 void bw_view_close(bw_view *view);
 
-size_t bw_snapshot_nrows(const bw_snapshot *s);
+size_t bw_snapshot_nrows(const bw_snapshot *s); /* with dead ones: a size, no answer's input */
+size_t bw_snapshot_nlive(const bw_snapshot *s);
 const bw_bitmap *bw_snapshot_live(const bw_snapshot *s); /* nrows bits, expiry not applied */
 /* live minus rows expired at now_ns; in ctx's arena (or the live bitmap itself when no row can expire). */
 BW_MUST_USE bw_status bw_snapshot_visible(bw_ctx *ctx, const bw_snapshot *s, int64_t now_ns,

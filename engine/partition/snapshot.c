@@ -259,6 +259,11 @@ size_t bw_snapshot_nrows(const bw_snapshot *s)
     return s->nrows;
 }
 
+size_t bw_snapshot_nlive(const bw_snapshot *s)
+{
+    return s->nlive;
+}
+
 const bw_bitmap *bw_snapshot_live(const bw_snapshot *s)
 {
     return &s->live;

@@ -334,8 +334,7 @@ static bw_status search_memory(bw_ctx *ctx, const bw_snapshot *s, bool stale,
     for (size_t i = bw_bitmap_next(visible, 0); i < s->nrows;
          i = bw_bitmap_next(visible, i + 1)) {
         const bw_rec *rec = s->rows->recs[i];
-        if (!rec->text.ptr ||
-            (!stale && is_current(s, s->part->current, (uint32_t)i)))
+        if (!rec->text.ptr || (!stale && is_current(s, s->part->current, (uint32_t)i)))
             continue;
         bw_status st = search_row(ctx, s, (uint32_t)i, stems, m);
         if (st != BW_OK)

@@ -140,13 +140,13 @@ static bw_status ask(grouping *g, bw_condition_kind kind, size_t k, bw_list *out
 static size_t widen(const grouping *g, size_t k)
 {
     size_t most =
-        g->r->plan.nrows < BW_PLAN_HITS_MAX ? g->r->plan.nrows : BW_PLAN_HITS_MAX;
+        g->r->plan.nlive < BW_PLAN_HITS_MAX ? g->r->plan.nlive : BW_PLAN_HITS_MAX;
     return k > most / 4 ? most : 4 * k;
 }
 
 static bool at_end(const grouping *g, const bw_list *list, size_t k)
 {
-    return list->n < k || k >= g->r->plan.nrows || k >= BW_PLAN_HITS_MAX;
+    return list->n < k || k >= g->r->plan.nlive || k >= BW_PLAN_HITS_MAX;
 }
 
 static bw_status find_groups(grouping *g, size_t k)
@@ -196,15 +196,15 @@ static bw_status run_groups(grouping *g)
     bw_plan *p = &g->r->plan;
     p->all_copies = g->q->show_all_copies;
     if (g->q->nprefetch > 0 || g->q->has_mmr) {
-        size_t all = p->nrows < BW_PLAN_HITS_MAX ? p->nrows : BW_PLAN_HITS_MAX;
+        size_t all = p->nlive < BW_PLAN_HITS_MAX ? p->nlive : BW_PLAN_HITS_MAX;
         bool pool = g->q->has_mmr && g->q->mmr_candidates == 0;
         bw_status st =
             bw_plan_query(p, g->q, NULL, 0, pool && k < all ? k : all, &list);
         g->find = true;
         return st == BW_OK ? group_list(g, &list) : st;
     }
-    if (k > p->nrows)
-        k = p->nrows;
+    if (k > p->nlive)
+        k = p->nlive;
     bw_status st = find_groups(g, k);
     return st == BW_OK ? fill_groups(g, k) : st;
 }

@@ -282,7 +282,7 @@ bw_status bw_leaf_nearest(bw_plan *p, const bw_leaf *leaf, bw_list *out)
     if (!(q->mmr_diversity >= 0 && q->mmr_diversity <= 1))
         return bw_fail(p->ctx, BW_EINVALID, "MMR diversity must be in 0 … 1");
     if (q->mmr_candidates > 0)
-        own.k = q->mmr_candidates < p->nrows ? q->mmr_candidates : p->nrows;
+        own.k = q->mmr_candidates < p->nlive ? q->mmr_candidates : p->nlive;
     st = bw_search_vector(p, &own, vec, &v, out);
     if (st == BW_OK && q->has_score_threshold)
         bw_list_threshold(out, q->score_threshold);

@@ -14,6 +14,7 @@ bw_status bw_plan_init(bw_plan *p, bw_ctx *ctx, bw_engine *engine, const bw_read
          * at. */
         bw_require(bw_permit_has(read->permit, &view->classes[i]));
         p->nrows += bw_snapshot_nrows(view->parts[i]);
+        p->nlive += bw_snapshot_nlive(view->parts[i]);
     }
     return BW_OK;
 }
@@ -80,8 +81,8 @@ bw_status bw_plan_window(bw_plan *p, uint32_t offset, uint32_t limit, size_t *k)
     size_t sum;
     if (__builtin_add_overflow((size_t)offset, (size_t)limit, &sum))
         return bw_fail(p->ctx, BW_EINVALID, "offset + limit is too large");
-    if (sum > p->nrows)
-        sum = p->nrows;
+    if (sum > p->nlive)
+        sum = p->nlive;
     if (sum > BW_PLAN_HITS_MAX)
         return bw_fail(p->ctx, BW_EINVALID, "offset + limit is over %d",
                        (int)BW_PLAN_HITS_MAX);

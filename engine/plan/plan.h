@@ -39,7 +39,8 @@ typedef struct bw_plan {
     bw_engine *engine;
     const bw_read *read;
     const bw_view *view;
-    size_t nrows;                    /* of all partitions, dead ones too */
+    size_t nrows;                    /* of all partitions, dead ones too: sizes only */
+    size_t nlive;                    /* bounds a list; no restart changes it */
     const bw_bitmap **visible;       /* per partition, NULL until asked for */
     bw_bitmap *shadow;               /* per partition; NULL until it was needed */
     bool all_copies;                 /* show every class's copy of an id */

@@ -28,7 +28,7 @@ typedef struct bw_rec_sparse {
 /* One block of memory; immutable once published but for the count. */
 typedef struct bw_rec {
     atomic_uint refs;
-    bool skeleton;      /* a dead row of a graph: id and dense vectors only */
+    bool skeleton; /* a dead row of a graph: id and dense vectors only */
     uint32_t ntokens, nsparse;
     int64_t key; /* row key in the file; never used again */
     uint64_t version;

@@ -37,11 +37,12 @@ typedef struct bw_db_options {
 enum { BW_DB_SLOTS = 40, BW_DB_CHECKPOINT_PAGES = 1000 };
 
 BW_MUST_USE bw_status bw_db_open(bw_ctx *ctx, const bw_db_options *o, bw_db **out);
-/* NULL is accepted. Checkpoints and removes the WAL, which stays after a failed sync. */
+/* NULL is accepted. Checkpoints and removes the WAL, which stays after a failed sync.
+ */
 void bw_db_close(bw_db *db);
 
-/* A sync of this connection's file failed. What SQLite then rolled back may lie whole in
- * the WAL, and who opens the file anew would find it: keep the connection. */
+/* A sync of this connection's file failed. What SQLite then rolled back may lie whole
+ * in the WAL, and who opens the file anew would find it: keep the connection. */
 bool bw_db_is_suspect(const bw_db *db);
 
 sqlite3 *bw_db_handle(bw_db *db);
@@ -64,7 +65,8 @@ void bw_db_rollback(bw_db *db);                /* when none is open: nothing */
 /* After a commit, outside of a transaction: moves the WAL into the file when it is
  * long. */
 void bw_db_maybe_checkpoint(bw_db *db);
-/* The whole WAL into the file, or an error: for a file that is about to get its name. */
+/* The whole WAL into the file, or an error: for a file that is about to get its name.
+ */
 BW_MUST_USE bw_status bw_db_checkpoint(bw_ctx *ctx, bw_db *db);
 
 /* Binds bytes that live until the statement is reset; none becomes NULL. SQLite's

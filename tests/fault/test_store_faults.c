@@ -225,8 +225,8 @@ static int64_t clean_mark(int64_t set)
         assert_int_equal(sqlite3_exec(sq, "UPDATE meta SET value=0 WHERE name='clean'",
                                       NULL, NULL, NULL),
                          SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(
-                         sq, "SELECT value FROM meta WHERE name='clean'", -1, &st, NULL),
+    assert_int_equal(sqlite3_prepare_v2(sq, "SELECT value FROM meta WHERE name='clean'",
+                                        -1, &st, NULL),
                      SQLITE_OK);
     assert_int_equal(sqlite3_step(st), SQLITE_ROW);
     int64_t v = sqlite3_column_int64(st, 0);
@@ -278,8 +278,7 @@ static void test_store__a_failed_first_start_can_be_repeated(void **state)
                 c->engine = NULL;
                 cell_remove_dir(c->dir);
                 fault_arm(at, lasts, (fault_kind)kind);
-                bw_status st =
-                    bw_engine_open(c->ctx, c->dir, &c->options, &c->engine);
+                bw_status st = bw_engine_open(c->ctx, c->dir, &c->options, &c->engine);
                 bool hit = fault.hit;
                 bw_engine_close(c->engine);
                 c->engine = NULL;
