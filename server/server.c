@@ -189,6 +189,8 @@ static bw_status policy_keep(bw_ctx *ctx, bw_server *s, bw_str text)
     if (!folder || !path)
         return bw_fail_nomem(ctx);
     bw_status st = bw_dir_make(ctx, folder);
+    if (st == BW_EINVALID) /* a file in its place: our fault, not the request's */
+        return bw_fail(ctx, BW_EIO, "the folder of policy sets cannot be made");
     return st != BW_OK || bw_file_exists(path) ? st
                                                : bw_file_replace(ctx, path, text, 0600);
 }
