@@ -37,7 +37,7 @@ static bw_status expiry(bw_qdrant_parse *p, const bw_json *payload, int64_t *out
     if (!v)
         return BW_OK;
     if (v->kind == BW_JSON_STRING
-            ? !bw_time_parse(v->str, &ns)
+            ? !bw_payload_time(v->str, &ns)
             : !bw_json_i64(v, &ns) || __builtin_mul_overflow(ns, 1000000000, &ns))
         return bw_qdrant__invalid(
             p, "_expires_at",

@@ -138,7 +138,7 @@ bw_status bw_qdrant__number(bw_qdrant_parse *p, const bw_json *node, bw_number *
 static bw_status date(bw_qdrant_parse *p, const bw_json *node, bw_number *out)
 {
     int64_t ns;
-    if (node->kind != BW_JSON_STRING || !bw_time_parse(node->str, &ns))
+    if (node->kind != BW_JSON_STRING || !bw_payload_time(node->str, &ns))
         return bw_qdrant__format(p, node, "expected a date-time as RFC 3339 has it");
     uint64_t mag = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
     *out = (bw_number){true, ns < 0, mag, (double)ns};

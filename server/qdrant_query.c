@@ -177,7 +177,7 @@ bw_status bw_qdrant__order_by(bw_qdrant_parse *p, const bw_json *node, bw_order_
     out->has_start_from = true;
     if (start->kind != BW_JSON_STRING)
         return bw_qdrant__number(p, start, &out->start_from);
-    if (!bw_time_parse(start->str, &ns))
+    if (!bw_payload_time(start->str, &ns))
         return bw_qdrant__format(p, start,
                                  "expected a number or a date-time (RFC 3339)");
     out->start_is_date = true;

@@ -147,7 +147,7 @@ static bw_status read_facts(ingest *x, const bw_json *body)
     bw_str expires = {NULL, 0};
     bw_point_facts *f = &x->source.facts;
     bw_status s = bw_v1_string(x->ctx, body, "expires_at", &expires);
-    if (!s && expires.ptr && !bw_time_parse(expires, &f->expires_at_ns))
+    if (!s && expires.ptr && !bw_payload_time(expires, &f->expires_at_ns))
         s = bw_fail_at(x->ctx, BW_EINVALID, "/expires_at",
                        "expires_at: wants a date-time (RFC 3339)");
     if (!s && expires.ptr && f->expires_at_ns == 0)

@@ -97,7 +97,8 @@ bool bw_raw_string(bw_str raw, bw_buf *scratch, bw_str *out);
 bool bw_raw_key_eq(bw_str inner, bw_str key);
 
 /* bw_time_parse, but a year outside int64 nanoseconds (1677 … 2262) becomes the
- * nearest end, so that "9999-12-31" is later than everything. For payload values. */
+ * nearest end, so that "9999-12-31" is later than everything. For payload
+ * values and for what is compared with them: bounds, expiry. */
 bool bw_payload_time(bw_str s, int64_t *ns);
 
 /* The words of a text: runs of letters, marks and digits of any script, lower case,

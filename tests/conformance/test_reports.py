@@ -335,6 +335,29 @@ def test_expiry_hides_a_point_at_once(cell, name):
     assert cell.get("/collections/%s/points/1" % name).status == 404
 
 
+def test_far_dates_are_bounds_as_they_are_values(cell, name):
+    """Years that 64-bit nanoseconds do not reach: later or earlier than every other date."""
+    create(cell, name)
+    days = ["0001-01-01", "1600-06-01T00:00:00Z", "2024-02-29", "2262-12-31", "9999-12-31T23:59:59Z"]
+    put(cell, name, {"points": [{"id": i + 1, "vector": [1, 0, 0, 0], "payload": {"d": d}} for i, d in enumerate(days)]})
+    for index in (False, True):
+        if index:
+            r = cell.put("/collections/%s/index?wait=true" % name, {"field_name": "d", "field_schema": "datetime"})
+            assert r.status == 200, r
+        for bound, want in (({"gte": "0001-01-01"}, [1, 2, 3, 4, 5]), ({"gt": "1000-01-01T00:00:00Z"}, [3, 4, 5]),
+                            ({"lte": "9999-12-31"}, [1, 2, 3, 4, 5]), ({"gt": "2024-02-29", "lte": "9999-12-31"}, [4, 5]),
+                            ({"lt": "2024-02-29T00:00:00+01:00"}, [1, 2]), ({"gt": "9999-01-01"}, [])):
+            assert ids(cell, name, {"must": [{"key": "d", "range": bound}]}) == want, (index, bound)
+        assert cell.post("/collections/%s/points/scroll" % name, {"filter": {"must": [
+            {"key": "d", "range": {"gt": "9999-02-29"}}]}}).status == 400
+    r = cell.post("/collections/%s/points/scroll" % name, {"order_by": {"key": "d", "start_from": "0001-01-01"}})
+    assert sorted(p["id"] for p in r.json()["result"]["points"]) == [1, 2, 3, 4, 5], r
+    put(cell, name, {"points": [
+        {"id": 8, "vector": [1, 0, 0, 0], "payload": {"_expires_at": "9999-12-31"}},
+        {"id": 9, "vector": [1, 0, 0, 0], "payload": {"_expires_at": "0001-01-01"}}]})
+    assert ids(cell, name, {"must": [{"has_id": [8, 9]}]}) == [8]
+
+
 @pytest.mark.parametrize("path,status", [("a%2Fb", 400), ("..%2Fx", 400), ("x" * 256, 400), ("a%E2%88%95b", 400),
                                          ("a%00b", 400), ("a%5Cb", 400), ("x" * 255, 200)])
 def test_62_collection_names(cell, path, status):
