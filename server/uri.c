@@ -12,7 +12,8 @@ static int hex_digit(char c)
     return -1;
 }
 
-/* Decodes %XX (and "+" when `form`); refuses NUL and, in paths, control characters. */
+/* Decodes %XX (and "+" when `form`); refuses NUL and, in paths, control characters and
+ * an encoded slash: a proxy in front may take it for a separator (security.md, 7). */
 static bw_status decode(bw_ctx *ctx, bw_str raw, bool form, bw_str *out)
 {
     char *p = bw_arena_alloc(ctx, raw.len + 1);
@@ -36,6 +37,8 @@ static bw_status decode(bw_ctx *ctx, bw_str raw, bool form, bw_str *out)
         }
         if (c == '\0' || (!form && ((unsigned char)c < 0x20 || c == 0x7f)))
             return bw_fail(ctx, BW_EINVALID, "control character in the URL");
+        if (c == '/' && !form)
+            return bw_fail(ctx, BW_EINVALID, "encoded slash in the URL");
         p[n++] = c;
     }
     p[n] = '\0';

@@ -134,9 +134,9 @@ static void test_uri__splits_before_it_decodes(void **state)
     (void)state;
     assert_int_equal(path(ctx, "/", "", &p), BW_OK);
     assert_int_equal(p.n, 0);
-    assert_int_equal(path(ctx, "/collections/a%2Fb%20c/points/", "", &p), BW_OK);
+    assert_int_equal(path(ctx, "/collections/a%3Fb%20c/points/", "", &p), BW_OK);
     assert_int_equal(p.n, 3);
-    assert_true(bw_str_is(p.segments[1], "a/b c"));
+    assert_true(bw_str_is(p.segments[1], "a?b c"));
     assert_int_equal(path(ctx, "/a+b", "", &p), BW_OK);
     assert_true(bw_str_is(p.segments[0], "a+b"));
     assert_int_equal(path(ctx, "/base/x", "/base", &p), BW_OK);
@@ -145,7 +145,7 @@ static void test_uri__splits_before_it_decodes(void **state)
     assert_int_equal(p.n, 0);
     static const char *const invalid[] = {
         "x",    "",   "/%",  "/%4",         "/%4g", "/%00", "/a%00",   "/%0a",
-        "/%7f", "/.", "/..", "/a/%2e%2e/b", "/%2E", "/%ff", "/%c0%80", "/%ed%a0%80"};
+        "/%7f", "/a%2Fb", "/%2f", "/.", "/..", "/a/%2e%2e/b", "/%2E", "/%ff", "/%c0%80", "/%ed%a0%80"};
     for (size_t i = 0; i < sizeof invalid / sizeof invalid[0]; i++)
         assert_int_equal(path(ctx, invalid[i], "", &p), BW_EINVALID);
     static const char *const absent[] = {"//", "/a//b", "//a", "/a//",
