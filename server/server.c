@@ -15,6 +15,7 @@
 #include "../ingest/encoder.h"
 #include "files.h"
 #include "secrets.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
@@ -336,10 +337,39 @@ static bw_status open_dev(bw_ctx *ctx, bw_server *s)
     return bw_class_put(ctx, s->engine, &s->dev_class, s->dev_labels);
 }
 
+/* Before anything is written to it: --dev takes a folder that it made, or one with
+ * nothing in it but what a start that was broken off may have left. */
+static bw_status dev_folder_check(bw_ctx *ctx, const char *dir)
+{
+    static const char *const ours[] = {".", "..", "lock", "secrets", "cell.json.new"};
+    const char *marker = bw_path_join(ctx, dir, "cell.json");
+    if (!marker)
+        return bw_fail_nomem(ctx);
+    if (bw_file_exists(marker))
+        return bw_folder_check(ctx, dir, true);
+    bool foreign = false;
+    DIR *d = opendir(dir);
+    if (!d)
+        return bw_fail_errno(ctx, dir, errno);
+    for (struct dirent *e; !foreign && (e = readdir(d)) != NULL;) {
+        foreign = true;
+        for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+            if (strcmp(e->d_name, ours[i]) == 0)
+                foreign = false;
+    }
+    (void)closedir(d);
+    return foreign ? bw_fail(ctx, BW_EINVALID,
+                             "the data folder was not made with --dev: it is not "
+                             "opened so")
+                   : BW_OK;
+}
+
 static bw_status open_folder(bw_ctx *ctx, bw_server *s)
 {
     const bw_config *c = &s->config;
     bw_status st = c->dev ? bw_dir_make(ctx, s->dir) : BW_OK;
+    if (st == BW_OK && c->dev)
+        st = dev_folder_check(ctx, s->dir);
     if (st == BW_OK && !c->dev)
         st = bw_folder_check(ctx, s->dir, false);
     if (st == BW_OK)
@@ -347,14 +377,10 @@ static bw_status open_folder(bw_ctx *ctx, bw_server *s)
     if (st != BW_OK || !c->dev)
         return st;
     const char *marker = bw_path_join(ctx, s->dir, "cell.json");
-    const char *engine = bw_path_join(ctx, s->dir, "engine");
-    if (!marker || !engine)
+    if (!marker)
         return bw_fail_nomem(ctx);
     if (bw_file_exists(marker))
-        return bw_folder_check(ctx, s->dir, true);
-    if (bw_file_exists(engine))
-        return bw_fail(ctx, BW_EINVALID,
-                       "the data folder was not made with --dev: it is not opened so");
+        return BW_OK;
     st = bw_secret_create(ctx, s->dir, "subjects");
     return st == BW_OK || st == BW_EEXISTS ? bw_folder_mark(ctx, s->dir, true) : st;
 }

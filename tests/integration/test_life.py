@@ -49,8 +49,16 @@ def test_dev__refusals(tmp_path):
     assert run("init", "--data", tmp_path / "b", "--admin-key-file", tmp_path / "k", *PLACE).returncode == 0
     r = run("serve", "--dev", "--data", tmp_path / "b", "--listen", "127.0.0.1:0")
     assert r.returncode == 1 and "--dev" in r.stderr
-    with Cell(dev=True, data=str(tmp_path / "c")) as c:
-        assert c.get("/").status == 200
+    # Nor a folder of somebody else's, in which nothing is touched.
+    before = sorted(os.listdir(tmp_path / "b"))
+    (tmp_path / "papers").mkdir()
+    (tmp_path / "papers" / "thesis.txt").write_text("mine")
+    r = run("serve", "--dev", "--data", tmp_path / "papers", "--listen", "127.0.0.1:0")
+    assert r.returncode == 1 and "--dev" in r.stderr
+    assert os.listdir(tmp_path / "papers") == ["thesis.txt"] and sorted(os.listdir(tmp_path / "b")) == before
+    for _ in range(2):
+        with Cell(dev=True, data=str(tmp_path / "c")) as c:
+            assert c.get("/").status == 200
     r = run("serve", "--data", tmp_path / "c", "--listen", "127.0.0.1:0", *PLACE)
     assert r.returncode == 1 and "--dev" in r.stderr
     assert run("key", "list", "--data", tmp_path / "c").returncode == 1
