@@ -271,7 +271,7 @@ static void add_line(md *m, bw_str line)
 static bw_status plain_line(md *m, bw_str line)
 {
     bw_str text;
-    char mark;
+    char mark = 0;
     bw_status st = BW_OK;
     line = trim(line);
     while (line.len && line.ptr[0] == '>')
@@ -300,7 +300,7 @@ static bw_status plain_line(md *m, bw_str line)
 
 static bw_status one_line(md *m, bw_str line)
 {
-    char mark;
+    char mark = 0;
     if (m->hide_until) {
         const char *end = line.ptr + line.len,
                    *close = find(line.ptr, end, m->hide_until);
