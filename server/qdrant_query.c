@@ -442,7 +442,7 @@ bw_status bw_qdrant__search(bw_qdrant_parse *p, const bw_json *body, bw_query *o
     return s == BW_OK ? bw_qdrant__show(p, body, "with_vector", show) : s;
 }
 
-/* "using" is a name or {"name"}. */
+/* positive and negative stand at the top level. */
 bw_status bw_qdrant__recommend(bw_qdrant_parse *p, const bw_json *body, bw_query *out,
                                bw_qdrant_show *show)
 {
