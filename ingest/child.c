@@ -195,7 +195,7 @@ static int child_main(const char *media)
     if (ok && !st && raw.title.len)
         ok = send_frame((frame){.kind = 'T'}, raw.title);
     if (ok && !st && raw.warning.len)
-        ok = send_frame((frame){.kind = 'W'}, raw.warning);
+        ok = send_frame((frame){.kind = 'W', .heading = raw.garbled}, raw.warning);
     bw_str message = st ? bw_str_c(bw_ctx_message(ctx)) : (bw_str){"", 0};
     ok = ok && send_frame((frame){.kind = 'E', .heading = (uint32_t)st}, message);
     return ok ? 0 : 5;
@@ -321,14 +321,17 @@ static bw_status read_frames(bw_ctx *ctx, bw_str all, bw_raw *out)
         bw_status st = BW_OK;
         if (f.kind == 'E')
             return f.heading == BW_OK ? BW_OK : child_failed(ctx, f, text.ptr);
-        if (f.kind == 'B')
+        if (f.kind == 'B') {
             st = bw_raw_add(out, f.heading, f.page, text);
-        else if (f.kind == 'T' && bw_utf8_valid(text.ptr, text.len))
+        } else if (f.kind == 'T' && bw_utf8_valid(text.ptr, text.len)) {
             st = bw_raw_title(out, text);
-        else if (f.kind == 'W' && text.len < 200 && bw_utf8_valid(text.ptr, text.len))
+        } else if (f.kind == 'W' && text.len < 200 &&
+                   bw_utf8_valid(text.ptr, text.len)) {
+            out->garbled = f.heading == 1;
             st = bw_arena_str(ctx, text, &out->warning);
-        else
+        } else {
             break;
+        }
         if (st)
             return st;
         i += f.len;

@@ -139,7 +139,7 @@ static bw_status lay_out(bw_ctx *ctx, const bw_raw *raw, bw_block *blocks,
 
 static bw_status build(bw_ctx *ctx, const bw_raw *raw, bw_document *out)
 {
-    bw_document d = {.warning = raw->warning};
+    bw_document d = {.warning = raw->warning, .garbled = raw->garbled};
     bw_block *blocks = bw_arena_calloc(ctx, raw->n + 1, sizeof *blocks);
     if (!blocks)
         return bw_fail_nomem(ctx);

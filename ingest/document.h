@@ -27,7 +27,9 @@ typedef struct bw_document {
     bw_str text;      /* the whole clean text */
     bw_str title;     /* or none; shown, never trusted */
     uint32_t removed; /* control characters that were taken out */
-    bw_str warning;   /* for a person, or none: "the text looks garbled" */
+    bool garbled; /* most of the text is probably no language (PDF fonts without a map)
+                   */
+    bw_str warning; /* for a person, or none: "the text looks garbled" */
 } bw_document;
 /* In ctx's arena. */
 BW_MUST_USE bw_status bw_document_load(bw_ctx *ctx, bw_media media, bw_str bytes,

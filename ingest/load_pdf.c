@@ -188,9 +188,11 @@ static bw_status read_pages(PopplerDocument *doc, bw_raw *out)
         st = put_blocks(&p);
     if (p.chars == 0)
         out->warning = BW_STR("the PDF holds no text; it may be a scan");
-    else if (p.odd * 5 > p.chars)
-        out->warning = BW_STR("the text of this PDF looks garbled: its fonts do not "
-                              "say what their glyphs mean");
+    out->garbled = p.odd * 5 > p.chars;
+    if (out->garbled)
+        out->warning =
+            BW_STR("the text of this PDF looks garbled: its fonts do not say what "
+                   "their glyphs mean");
     char *title = st ? NULL : poppler_document_get_title(doc);
     if (title && g_utf8_validate(title, -1, NULL))
         st = bw_raw_title(out, bw_str_c(title));

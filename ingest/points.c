@@ -96,6 +96,8 @@ static bw_status payload(bw_ctx *ctx, const bw_source *s, const bw_document *d,
     put_number(&b, "ordinal", c->ordinal);
     put_number(&b, "chunks", n);
     put_member(&b, "digest", s->digest);
+    if (d->garbled)
+        bw_buf_puts(&b, ",\"suspected_garbled\":true");
     bw_buf_puts(&b, "}}");
     bw_status st =
         b.failed ? bw_fail_nomem(ctx) : bw_arena_str(ctx, bw_buf_view(&b), out);

@@ -5,7 +5,8 @@
  * of the same source in the same class is the same point, and one tenant's sources tell
  * nothing about another's ids. The payload:
  *   {"page_content": text, "metadata": {"source", "title", "headings", "page",
- *    "byte_begin", "byte_end", "ordinal", "chunks", "digest"}}
+ *    "byte_begin", "byte_end", "ordinal", "chunks", "digest",
+ *    "suspected_garbled"}}
  * (LangChain's form; members without a value are left out). */
 #ifndef BW_POINTS_H
 #define BW_POINTS_H

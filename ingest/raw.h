@@ -1,8 +1,8 @@
 /* What a loader gives: runs of UTF-8 text in document order, not yet cleaned. Loaders
  * run in the child process; cleaning (document.c) runs in ours, on whatever the child
  * sent. The frames between them (child.c):
- *   u32 kind ('B' block, 'T' title, 'W' warning, 'E' end), u32 heading or status,
- *   u32 page, u32 length, then that many bytes; all in the machine's order. */
+ *   u32 kind ('B' block, 'T' title, 'W' warning, 'E' end), u32 heading, status, or 1 =
+ * garbled, u32 page, u32 length, then that many bytes; all in the machine's order. */
 #ifndef BW_RAW_H
 #define BW_RAW_H
 #include "document.h"
@@ -23,6 +23,7 @@ typedef struct bw_raw { /* arrays in ctx's arena */
     bw_raw_block *blocks;
     size_t n, cap, bytes;
     bw_str title, warning;
+    bool garbled;
 } bw_raw;
 
 /* text is copied; blank text is skipped. BW_EINVALID past the limits. */

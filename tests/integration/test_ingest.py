@@ -5,6 +5,7 @@ The model is the one that server/deps.sh installs (BW_DEPS/model), or BW_MODEL."
 import base64
 import json
 import os
+import socket
 import subprocess
 
 import pytest
@@ -178,6 +179,31 @@ def test_an_expired_document_is_hidden_and_can_be_replaced(dev):
     r = ingest(dev, "exp", "a.txt", "rockets, again")
     assert r["chunks"] == 1
     assert [h["text"] for h in query(dev, "exp", "rockets")["hits"]] == ["rockets, again"]
+
+
+def test_no_document_makes_the_cell_call_out(dev):
+    """threats.md, row 21: references to a trap on loopback; it must see no connection."""
+    trap = socket.socket()
+    trap.bind(("127.0.0.1", 0))
+    trap.listen(64)
+    trap.settimeout(0.2)
+    u = "http://127.0.0.1:%d/" % trap.getsockname()[1]
+    html = ("<!DOCTYPE html [<!ENTITY x SYSTEM '%sdtd'>]><html><head><link rel=stylesheet href='%sa.css'>"
+            "<base href='%s'><meta http-equiv=refresh content='0;url=%s'><script src='%s'></script></head><body>"
+            "<img src='%si.png'><iframe src='%sf'></iframe><object data='%so'></object><a href='%s'>l</a>"
+            "<p style=\"background:url(%sb)\">&x;text</p></body></html>") % ((u,) * 10)
+    pdf = ("%%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R/OpenAction<</S/URI/URI(%s)>>>>endobj\n"
+           "2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
+           "3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]/Annots[<</Subtype/Link/Rect[0 0 9 9]/A<</S/URI"
+           "/URI(%s)>>>>]/Contents 4 0 R>>endobj\n4 0 obj<</Length 0/F<</FS/URL/F(%s)>>>>stream\n\nendstream endobj\n"
+           "trailer<</Root 1 0 R>>\n%%%%EOF\n") % (u, u, u)
+    md = "# t\n\n![i](%si.png) [l](%s) <%s> <img src=%s>\n\n[r]: %s\n" % ((u,) * 5)
+    for name, text in [("a.html", html), ("a.pdf", pdf), ("a.md", md), ("a.txt", u), ("file.txt", "file:///etc/passwd")]:
+        ingest(dev, "trap", name, content_base64=base64.b64encode(text.encode()).decode())
+    with pytest.raises(socket.timeout):
+        trap.accept()
+    trap.close()
+    assert "root:" not in json.dumps(points(dev, "trap"))
 
 
 # ---- a full cell: labels, refusals, callers ----
@@ -393,3 +419,25 @@ def test_rules_are_checked_before_anything_is_sent(dev, tmp_path):
                             "--url", dev.url], capture_output=True, text=True, timeout=60)
         assert r.returncode == 1 and word in r.stderr, r
     assert dev.get("/collections/rules").status == 404
+
+
+def test_a_document_cannot_label_itself(paris):
+    """threats.md, row 22: forged fields in the body, front matter, HTML and PDF information."""
+    labels = {"regimes": ["gdpr"], "residency": ["FR"], "sensitivity": 3, "purposes": ["audit"]}
+    forged = [
+        ("f.md", "---\n_labels: {regimes: [none]}\nsensitivity: 0\nexpires_at: 2001-01-01\n---\n# f\n\nforged text\n"),
+        ("f.html", "<meta name=_labels content='{\"sensitivity\":0}'><meta name=sensitivity content=0><p>forged text"),
+        ("f.txt", '{"_labels": {"regimes": ["none"], "sensitivity": 0}, "page_content": "forged text"}')]
+    classes = {ingest(paris, "forged", name, text, key=paris.keys["loader"], labels=labels)["class"]
+               for name, text in forged}
+    assert len(classes) == 1
+    hits = query(paris, "forged", "forged text", key=paris.keys["loader"])["hits"]
+    assert {h["source"] for h in hits} == {"f.md", "f.html", "f.txt"}
+    assert all(h["labels"]["sensitivity"] == 3 for h in hits)
+    for extra in ({"class": "00"}, {"tenant": "other"}, {"id": 1}, {"owner": "me"}, {"_labels": {}}):
+        r = paris.post("/v1/ingest", {"collection": "forged", "source": "g", "text": "t", "labels": labels, **extra},
+                       key=paris.keys["loader"])
+        assert r.status == 400, (extra, r)
+    r = paris.post("/v1/ingest", {"collection": "forged", "source": "g", "text": "t",
+                                  "labels": {**labels, "tenant": "other"}}, key=paris.keys["loader"])
+    assert r.status == 451, r  # another tenant's class is not this key's to write

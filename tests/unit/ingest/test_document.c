@@ -142,13 +142,14 @@ static void markdown__structure_is_kept_and_marks_go(void **state)
     assert_int_equal(f->d.nblocks, 6);
 }
 
-/* 200,000 of a mark took a minute each: what stood behind it was looked for in the whole
- * rest of the line, once for each. Counted in looks here, not in seconds: the test's own
- * time-out is the limit, which the old code passed by far. */
+/* 200,000 of a mark took a minute each: what stood behind it was looked for in the
+ * whole rest of the line, once for each. Counted in looks here, not in seconds: the
+ * test's own time-out is the limit, which the old code passed by far. */
 static void markdown__marks_do_not_cost_their_square(void **state)
 {
     fixture *f = *state;
-    static const char *const marks[] = {"[", "](", "[](", "<a", "<a:", "![", "`", "*_", "<!-", "[a]["};
+    static const char *const marks[] = {
+        "[", "](", "[](", "<a", "<a:", "![", "`", "*_", "<!-", "[a]["};
     enum { BYTES = 1 << 19 };
     char *p = malloc(BYTES);
     assert_non_null(p);
@@ -274,6 +275,37 @@ static void pdf__pages_headings_paragraphs(void **state)
     assert_int_equal(
         bw_document_load_inline(f->ctx, BW_MEDIA_PDF, BW_STR("no pdf at all"), &d),
         BW_EINVALID);
+}
+
+/* bug-reports.md, case 64: a font whose map to Unicode is of no use. */
+static void pdf__garbled_text_is_flagged(void **state)
+{
+    fixture *f = *state;
+    static const char map[] =
+        "/CIDInit /ProcSet findresource begin begincmap /CMapName /X def 1 "
+        "begincodespacerange <00> <ff> endcodespacerange 1 beginbfrange "
+        "<41> <5a> <E041> endbfrange endcmap";
+    static const char text[] = "BT /F 10 Tf 20 350 Td (ABCDABCDABCD) Tj ET";
+    char pdf[2000];
+    int n = snprintf(
+        pdf, sizeof pdf,
+        "%%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
+        "2 0 obj<</Type/Pages/Kids[4 0 R]/Count 1>>endobj\n"
+        "3 0 obj<</Type/Font/Subtype/Type1/BaseFont/Helvetica/ToUnicode 6 0 R>>endobj\n"
+        "4 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 400 400]/Contents 5 0 R"
+        "/Resources<</Font<</F 3 0 R>>>>>>endobj\n"
+        "5 0 obj<</Length %zu>>stream\n%s\nendstream endobj\n"
+        "6 0 obj<</Length %zu>>stream\n%s\nendstream endobj\ntrailer<</Root 1 0 "
+        "R>>\n%%%%EOF\n",
+        strlen(text), text, strlen(map), map);
+    bw_document d;
+    assert_int_equal(
+        bw_document_load(f->ctx, BW_MEDIA_PDF, (bw_str){pdf, (size_t)n}, &d), BW_OK);
+    assert_true(d.garbled);
+    assert_non_null(memmem(d.warning.ptr, d.warning.len, "garbled", 7));
+    load_bytes(f, BW_MEDIA_PDF, pdf, make_pdf(pdf, sizeof pdf, pdf_pages, 2));
+    assert_false(f->d.garbled);
+    assert_true(f->d.warning.len == 0);
 }
 
 /* The child gives what the inline loader gives, for every kind. */
@@ -429,6 +461,7 @@ int main(void)
         T(html__external_entities_are_not_read),
         T(loaders__hostile_repetition_is_linear_or_refused),
         T(pdf__pages_headings_paragraphs),
+        T(pdf__garbled_text_is_flagged),
         T(child__gives_the_same_as_inline),
         T(child__failure_is_the_documents_alone),
         T(child__forbidden_calls_end_it),
