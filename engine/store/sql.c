@@ -233,8 +233,8 @@ static bw_status settings(bw_ctx *ctx, bw_db *db, const bw_db_options *o)
     (void)sqlite3_snprintf((int)sizeof pragmas, pragmas,
                            "PRAGMA locking_mode=EXCLUSIVE;"
                            "PRAGMA secure_delete=ON;"
-                           "PRAGMA journal_mode=WAL;"
                            "PRAGMA synchronous=%s;"
+                           "PRAGMA journal_mode=WAL;"
                            "PRAGMA wal_autocheckpoint=0;"
                            "PRAGMA temp_store=MEMORY;"
                            "PRAGMA cell_size_check=ON;"
