@@ -545,6 +545,51 @@ static bw_status reindex_parts(bw_ctx *ctx, bw_collection *c, bw_str changed)
     return st;
 }
 
+/* Puts the list into the collection and gives the old one back. */
+static void swap_indexes(bw_engine *e, bw_collection *c, bw_index_spec **list,
+                         uint32_t *n)
+{
+    pthread_rwlock_wrlock(&e->names);
+    bw_index_spec *old = (bw_index_spec *)(uintptr_t)c->info.indexes;
+    uint32_t nold = c->info.nindexes;
+    c->info.indexes = *list;
+    c->info.nindexes = *n;
+    pthread_rwlock_unlock(&e->names);
+    *list = old;
+    *n = nold;
+}
+
+static bw_status record_index(bw_ctx *ctx, bw_engine *e, bw_collection *c, bw_str field,
+                              const bw_index_spec *spec)
+{
+    return spec ? bw_catalogue_index_put(ctx, &e->catalogue, c->uid, spec)
+                : bw_catalogue_index_drop(ctx, &e->catalogue, c->uid, field);
+}
+
+static const bw_index_spec *index_of(const bw_index_spec *list, uint32_t n,
+                                     bw_str field)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (bw_str_eq(list[i].field, field))
+            return &list[i];
+    return NULL;
+}
+
+/* Some partition could not build its index: the list is what it was. Partitions that
+ * have the new index keep it until they are loaded anew; it changes no answer. */
+static void undo_index(bw_engine *e, bw_collection *c, bw_str field,
+                       bw_index_spec **list, uint32_t *n)
+{
+    bw_ctx *quiet = bw_ctx_new(0);
+    pthread_mutex_lock(&e->catalogue_lock);
+    if (quiet && record_index(quiet, e, c, field, index_of(*list, *n, field)) == BW_OK)
+        swap_indexes(e, c, list, n);
+    else
+        bw_log(BW_LOG_ERROR, "engine: a refused index stays in the catalogue");
+    pthread_mutex_unlock(&e->catalogue_lock);
+    bw_ctx_free(quiet);
+}
+
 static bw_status change_index(bw_ctx *ctx, bw_engine *e, bw_str tenant, bw_str name,
                               bw_str field, const bw_index_spec *spec)
 {
@@ -561,21 +606,15 @@ static bw_status change_index(bw_ctx *ctx, bw_engine *e, bw_str tenant, bw_str n
     if (st == BW_OK)
         st = next_indexes(ctx, &c->info, field, spec, &list, &n);
     if (st == BW_OK)
-        st = spec ? bw_catalogue_index_put(ctx, &e->catalogue, c->uid, spec)
-                  : bw_catalogue_index_drop(ctx, &e->catalogue, c->uid, field);
-    if (st == BW_OK) {
-        pthread_rwlock_wrlock(&e->names);
-        const bw_index_spec *old = c->info.indexes;
-        uint32_t nold = c->info.nindexes;
-        c->info.indexes = list;
-        c->info.nindexes = n;
-        pthread_rwlock_unlock(&e->names);
-        list = (bw_index_spec *)(uintptr_t)old;
-        n = nold;
-    }
+        st = record_index(ctx, e, c, field, spec);
+    bool recorded = st == BW_OK;
+    if (recorded)
+        swap_indexes(e, c, &list, &n);
     pthread_mutex_unlock(&e->catalogue_lock);
-    if (st == BW_OK)
+    if (recorded)
         st = reindex_parts(ctx, c, field);
+    if (recorded && st != BW_OK)
+        undo_index(e, c, field, &list, &n);
     pthread_mutex_unlock(&c->write);
     free_indexes(list, n);
     bw_collection__release(c);

@@ -274,7 +274,14 @@ static bw_status open_folder(bw_ctx *ctx, bw_engine *e, bool create,
     *fresh = !bw_fs_exists(catalogue);
     if (*fresh && !create)
         return bw_fail(ctx, BW_ENOTFOUND, "the data folder holds no cell");
-    bw_status st = create ? bw_fs_mkdir(ctx, e->dir) : BW_OK;
+    /* Numbers would be given out anew, and the files of the old ones overwritten. */
+    bool orphans = false;
+    bw_status st = *fresh ? bw_fs_any(ctx, e->parts_dir, ".db", &orphans) : BW_OK;
+    if (st == BW_OK && orphans)
+        st = bw_fail(ctx, BW_ECORRUPT,
+                     "the data folder has partitions and no catalogue");
+    if (st == BW_OK && create)
+        st = bw_fs_mkdir(ctx, e->dir);
     if (st == BW_OK)
         st = bw_fs_lock(ctx, lock, &e->lock_fd);
     if (st == BW_OK)

@@ -2,6 +2,7 @@
 #include "fs.h"
 #include "failpoint.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -61,6 +62,24 @@ bool bw_fs_exists(const char *path)
 {
     struct stat sb;
     return stat(path, &sb) == 0;
+}
+
+bw_status bw_fs_any(bw_ctx *ctx, const char *dir, const char *suffix, bool *out)
+{
+    *out = false;
+    DIR *d = opendir(dir);
+    if (!d)
+        return errno == ENOENT ? BW_OK : bw_fail_errno(ctx, "read a folder", errno);
+    size_t n = strlen(suffix);
+    struct dirent *e;
+    while (!*out && (errno = 0, e = readdir(d)) != NULL) {
+        size_t len = strlen(e->d_name);
+        *out = len > n && memcmp(e->d_name + len - n, suffix, n) == 0;
+    }
+    bw_status st =
+        !*out && errno != 0 ? bw_fail_errno(ctx, "read a folder", errno) : BW_OK;
+    (void)closedir(d);
+    return st;
 }
 
 bw_status bw_fs_unlink(bw_ctx *ctx, const char *path)

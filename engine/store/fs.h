@@ -10,6 +10,9 @@ BW_MUST_USE bw_status bw_fs_mkdir(bw_ctx *ctx, const char *path);
 BW_MUST_USE bw_status bw_fs_sync_dir(bw_ctx *ctx, const char *path);
 /* Syncs a file that others have written. */
 BW_MUST_USE bw_status bw_fs_sync_file(bw_ctx *ctx, const char *path);
+/* Is there a file of that suffix in the folder? false: nor the folder, perhaps. */
+BW_MUST_USE bw_status bw_fs_any(bw_ctx *ctx, const char *dir, const char *suffix,
+                                bool *out);
 bool bw_fs_exists(const char *path);
 /* A missing file is no error. The folder is not synced. */
 BW_MUST_USE bw_status bw_fs_unlink(bw_ctx *ctx, const char *path);

@@ -212,6 +212,41 @@ static void test_store__any_failed_allocation_of_a_new_class_recovers(void **sta
     cell_clear(c);
 }
 
+/* A payload index that lacked memory is not there; one that could not go is. */
+static void
+test_store__any_failed_allocation_of_an_index_leaves_the_old_list(void **state)
+{
+    (void)state;
+    start();
+    bw_index_spec spec = {.field = BW_STR("round"), .type = BW_STR("integer")};
+    bool there = false;
+    for (long at = 0, clean = 0; clean < 2; at++) {
+        assert_true(at < 3000);
+        failing_arm(at, false);
+        bw_status st =
+            there
+                ? bw_collection_index_drop(c->ctx, c->engine, TENANT, NAME, spec.field)
+                : bw_collection_index_put(c->ctx, c->engine, TENANT, NAME, &spec);
+        bool hit = failing_hit;
+        failing_arm(-1, false);
+        assert_true(st == BW_OK || st == BW_ENOMEM);
+        there = there != (st == BW_OK);
+        bw_collection_info info;
+        OK(bw_collection_get(c->ctx, c->engine, TENANT, NAME, &info));
+        assert_int_equal(info.nindexes, there);
+        bw_ctx_reset(c->ctx);
+        if (st == BW_OK) { /* and now the other way, from the first allocation on */
+            clean += !hit;
+            at = -1;
+        }
+    }
+    cell_reopen(c);
+    bw_collection_info info;
+    OK(bw_collection_get(c->ctx, c->engine, TENANT, NAME, &info));
+    assert_int_equal(info.nindexes, there);
+    cell_clear(c);
+}
+
 static int64_t clean_mark(int64_t set)
 {
     char path[128];
@@ -303,6 +338,8 @@ int main(void)
         cmocka_unit_test(test_store__any_failed_allocation_refuses_and_recovers),
         cmocka_unit_test(test_store__any_failed_allocation_at_the_start_is_clean),
         cmocka_unit_test(test_store__any_failed_allocation_of_a_new_class_recovers),
+        cmocka_unit_test(
+            test_store__any_failed_allocation_of_an_index_leaves_the_old_list),
         cmocka_unit_test(test_store__a_failed_start_does_not_call_the_files_checked),
         cmocka_unit_test(test_store__a_failed_first_start_can_be_repeated),
     };

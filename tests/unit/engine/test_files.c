@@ -181,6 +181,26 @@ static void test_files__two_partitions_cannot_change_places(void **state)
     assert_int_equal(open_class(c, NAME, 2), BW_ECORRUPT);
 }
 
+static void test_files__a_lost_catalogue_costs_no_partition(void **state)
+{
+    cell *c = *state;
+    cell_collection(c, DIM, BW_METRIC_DOT, 1);
+    bw_point p = cell_point(c, 1, 1, DIM, NULL);
+    cell_upsert(c, &p, 1);
+    bw_engine_close(c->engine);
+    c->engine = NULL;
+    char now[128], away[128];
+    (void)snprintf(now, sizeof now, "%s/catalogue.db", c->dir);
+    (void)snprintf(away, sizeof away, "%s/away", c->dir);
+    assert_int_equal(rename(now, away), 0);
+    assert_int_equal(bw_engine_open(c->ctx, c->dir, &c->options, &c->engine),
+                     BW_ECORRUPT);
+    assert_int_not_equal(access(now, F_OK), 0);
+    assert_int_equal(rename(away, now), 0);
+    cell_open(c);
+    assert_int_equal(cell_count(c, 1, 1), 1);
+}
+
 static void test_files__deleted_text_leaves_the_file(void **state)
 {
     cell *c = *state;
@@ -214,6 +234,7 @@ int main(void)
         T(test_files__many_classes_need_few_descriptors),
         T(test_files__damage_stays_where_it_is),
         T(test_files__two_partitions_cannot_change_places),
+        T(test_files__a_lost_catalogue_costs_no_partition),
         T(test_files__deleted_text_leaves_the_file),
     };
     return cmocka_run_group_tests_name("files", tests, NULL, NULL);
