@@ -167,10 +167,27 @@ bw_status bw_partition_prepare(bw_ctx *ctx, const bw_snapshot *cur, const bw_cha
     return st;
 }
 
+/* Graphs that the draft asked for are of rows that were refused. */
+static void discard_graphs(const bw_snapshot *next, const bw_snapshot *cur)
+{
+    const bw_partition *p = next->part;
+    for (uint32_t i = 0; i < next->nsegs; i++) {
+        const bw_part_segment *s = &next->segs[i].p;
+        uint32_t k = 0;
+        while (k < cur->nsegs &&
+               (cur->segs[k].p.no != s->no || cur->segs[k].p.build != s->build))
+            k++;
+        for (uint32_t v = 0; k == cur->nsegs && v < p->nvec; v++)
+            if (!p->specs[v].sparse)
+                bw_builder_discard(p->env->builder, p->id.number, s->no, v);
+    }
+}
+
 void bw_partition_abort(bw_prepared *w)
 {
     if (!w->next)
         return;
+    discard_graphs(w->next, w->cur);
     bw_gen_undo(w->next->gen, w->ord0);
     bw_snapshot_release(w->next);
     w->next = NULL;

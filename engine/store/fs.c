@@ -10,36 +10,31 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-bw_status bw_fs_sync_dir(bw_ctx *ctx, const char *path)
+static bw_status sync_path(bw_ctx *ctx, const char *path, int flags)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(path, flags | O_CLOEXEC);
     if (fd < 0)
-        return bw_fail_errno(ctx, "open the data folder", errno);
+        return bw_fail_errno(ctx, "open a file or folder", errno);
     int rc = fsync(fd);
     int err = errno;
     if (close(fd) != 0 && rc == 0) {
         rc = -1;
         err = errno;
     }
-    if (rc != 0)
-        return bw_fail_errno(ctx, "sync the data folder", err);
-    return bw_failpoint(ctx, "fs.synced_dir");
+    return rc == 0 ? BW_OK : bw_fail_errno(ctx, "sync a file or folder", err);
+}
+
+bw_status bw_fs_sync_dir(bw_ctx *ctx, const char *path)
+{
+    bw_status st = sync_path(ctx, path, O_RDONLY | O_DIRECTORY);
+    return st == BW_OK ? bw_failpoint(ctx, "fs.synced_dir") : st;
 }
 
 bw_status bw_fs_sync_file(bw_ctx *ctx, const char *path)
 {
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0)
-        return bw_fail_errno(ctx, "open a file", errno);
-    int rc = fsync(fd);
-    int err = errno;
-    if (close(fd) != 0 && rc == 0) {
-        rc = -1;
-        err = errno;
-    }
-    if (rc != 0)
-        return bw_fail_errno(ctx, "sync a file", err);
-    return bw_failpoint(ctx, path); /* its name is the path: what was synced */
+    bw_status st = sync_path(ctx, path, O_RDWR);
+    /* The failpoint's name is the path: what was synced. */
+    return st == BW_OK ? bw_failpoint(ctx, path) : st;
 }
 
 bw_status bw_fs_mkdir(bw_ctx *ctx, const char *path)

@@ -4,6 +4,7 @@
 #include "engine_cell.h"
 
 #include "engine/partition/part.h"
+#include "engine/store/failpoint.h"
 #include <dirent.h>
 
 enum { DIM = 8, SEAL = 200, ADOPT = 100 };
@@ -335,6 +336,47 @@ static void test_seal__rows_without_the_vector_are_not_in_the_graph(void **state
     bw_view_close(&v);
 }
 
+#ifdef BW_DEBUG
+static cell *sealing;
+static bool patient;
+
+/* Refuses; when patient, only after the builder has saved the graph. */
+static bw_status refuse_commit(const char *name)
+{
+    if (strcmp(name, "db.commit") != 0)
+        return BW_OK;
+    for (int i = 0; patient && i < 5000 && graph_files(sealing, NULL) == 0; i++)
+        (void)usleep(1000);
+    return BW_EIO;
+}
+
+/* The write that would have sealed them was refused, so nothing of them stays. */
+static void test_seal__a_refused_seal_leaves_no_graph(void **state)
+{
+    cell *c = *state;
+    cell_collection(c, DIM, BW_METRIC_DOT, 4);
+    cell_upsert_range(c, 1, 0, SEAL - 1, DIM);
+    bw_point p = cell_point(c, 1, SEAL, DIM, NULL);
+    bw_access a = cell_access(c, 1, 4);
+    bw_op op = {.kind = BW_OP_UPSERT, .points = &p, .npoints = 1};
+    bw_write_result r;
+    sealing = c;
+    for (int i = 0; i < 10; i++) { /* the builder is met at different steps */
+        patient = i == 9;
+        bw_failpoint_set(refuse_commit);
+        assert_int_equal(cell_write(c, &a, &op, 1, &r), BW_EIO);
+        bw_failpoint_set(NULL);
+        assert_int_equal(shape_of(c).segments, 0);
+    }
+    bw_engine_close(c->engine);
+    c->engine = NULL;
+    assert_int_equal(graph_files(c, NULL), 0);
+    cell_open(c);
+    OK(cell_write(c, &a, &op, 1, &r));
+    assert_int_equal(shape_of(c).segments, 1);
+}
+#endif
+
 /* A graph that takes seconds: closing gives it up, and the next start builds it. */
 static void test_seal__closing_does_not_wait_for_a_build(void **state)
 {
@@ -378,6 +420,9 @@ int main(void)
         T(test_seal__a_mostly_dead_segment_is_rebuilt),
         T(test_seal__gaps_in_the_numbering_are_taken_out),
         T(test_seal__rows_without_the_vector_are_not_in_the_graph),
+#ifdef BW_DEBUG
+        T(test_seal__a_refused_seal_leaves_no_graph),
+#endif
         cmocka_unit_test(test_seal__closing_does_not_wait_for_a_build),
     };
     return cmocka_run_group_tests_name("seal", tests, NULL, NULL);
