@@ -76,9 +76,17 @@ void bw_audit_add_permit(bw_audit_record *a, bw_action action, const uint8_t dig
         if (a->permits[i].action == action &&
             memcmp(a->permits[i].digest, digest, 16) == 0)
             return;
-    if (a->npermits == BW_AUDIT_PERMITS_MAX)
-        return; /* a request names a handful of collections; caps elsewhere keep it so
-                 */
+    if (a->npermits ==
+        BW_AUDIT_PERMITS_MAX) { /* /v1/classes asks for each collection's */
+        unsigned char link[16 + 1 + 16];
+        memcpy(link, a->more_digest, 16);
+        link[16] = (unsigned char)action;
+        memcpy(link + 17, digest, 16);
+        bw_require(crypto_generichash(a->more_digest, 16, link, sizeof link, NULL, 0) ==
+                   0);
+        a->more_permits++;
+        return;
+    }
     a->permits[a->npermits].action = action;
     memcpy(a->permits[a->npermits].digest, digest, 16);
     a->permits[a->npermits++].n = (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX);
@@ -175,6 +183,11 @@ static void put_decisions(bw_buf *b, const bw_audit_record *r)
                           r->permits[i].n);
         }
         bw_buf_putc(b, ']');
+    }
+    if (r->more_permits > 0) {
+        sodium_bin2hex(hex, sizeof hex, r->more_digest, 16);
+        bw_buf_printf(b, ",\"permitted_more\":{\"sets\":%llu,\"digest\":\"%s\"}",
+                      (unsigned long long)r->more_permits, hex);
     }
     if (r->ndenials > 0) {
         bw_json_put_key(b, "denied");

@@ -12,8 +12,8 @@ typedef struct bw_audit bw_audit;
 enum {
     BW_AUDIT_HASH = 32,
     BW_AUDIT_LINE_MAX = 1 << 20,
-    BW_AUDIT_IDS_MAX = 2000, /* ids written out; all are counted and hashed */
-    BW_AUDIT_PERMITS_MAX = 12,
+    BW_AUDIT_IDS_MAX = 2000,   /* ids written out; all are counted and hashed */
+    BW_AUDIT_PERMITS_MAX = 32, /* sets written out; more are counted and hashed */
     BW_AUDIT_DENIALS_MAX = 16,
     BW_AUDIT_TEXT_MAX = 256 /* bytes kept of anything that a client chose */
 };
@@ -34,6 +34,8 @@ struct bw_audit_record {
         uint32_t n;
     } permits[BW_AUDIT_PERMITS_MAX];
     size_t npermits;
+    uint64_t more_permits;
+    uint8_t more_digest[16]; /* a chain over them, in order */
     struct {
         bw_action action;
         bw_class_id class_id;

@@ -136,6 +136,45 @@ static void test_audit__lines_parse_back(void **state)
     assert_int_equal(lines, 4);
 }
 
+/* A call over many collections names every permitted set: the first ones by itself, the
+ * others by their number and a digest that any of them changes. */
+static void test_audit__no_permitted_set_is_left_out(void **state)
+{
+    fixture *f = *state;
+    bw_audit *a;
+    enum { SETS = BW_AUDIT_PERMITS_MAX + 9 };
+    assert_int_equal(bw_audit_open(f->ctx, f->dir, 1 << 20, &a), BW_OK);
+    for (int turn = 0; turn < 3; turn++) {
+        bw_audit_record r;
+        bw_audit_record_init(&r, f->ctx, "request");
+        for (int i = 0; i < SETS; i++) {
+            uint8_t digest[16] = {(uint8_t)i};
+            digest[15] = turn == 2 && i == SETS - 3;
+            bw_audit_add_permit(&r, BW_ACTION_QUERY, digest, 7);
+        }
+        assert_int_equal(bw_audit_write(f->ctx, a, &r, true), BW_OK);
+        bw_audit_record_clear(&r);
+    }
+    bw_audit_close(a);
+    bw_str s = slurp(f, 1), digests[3];
+    for (int turn = 0; turn < 3; turn++) {
+        const char *lf = memchr(s.ptr, '\n', s.len);
+        bw_json *o;
+        uint64_t n;
+        assert_non_null(lf);
+        assert_int_equal(bw_json_parse(f->ctx, (bw_str){s.ptr, (size_t)(lf - s.ptr)},
+                                       BW_JSON_REQUEST, &o),
+                         BW_OK);
+        assert_int_equal(bw_json_get(o, "permitted")->count, BW_AUDIT_PERMITS_MAX);
+        const bw_json *more = bw_json_get(o, "permitted_more");
+        assert_true(bw_json_u64(bw_json_get(more, "sets"), &n) && n == 9);
+        digests[turn] = bw_json_get(more, "digest")->str;
+        s = (bw_str){lf + 1, s.len - (size_t)(lf + 1 - s.ptr)};
+    }
+    assert_true(digests[0].len == 32 && bw_str_eq(digests[0], digests[1]));
+    assert_false(bw_str_eq(digests[0], digests[2]));
+}
+
 static void test_audit__cuts_every_torn_tail(void **state)
 {
     fixture *f = *state;
@@ -321,6 +360,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_audit__chains_over_restarts_and_files,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_audit__lines_parse_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_audit__no_permitted_set_is_left_out, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_audit__cuts_every_torn_tail, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_audit_verify__finds_500_mutations, setup,
