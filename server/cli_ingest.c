@@ -65,6 +65,7 @@ typedef struct job {
     bw_client *client;
     bw_client_options connect;
     const char *folder, *collection;
+    int folder_fd; /* every file and folder is opened below it, over no link */
     bw_label_words labels;
     const char *rules_file;
     rule *rules;
@@ -186,14 +187,13 @@ static bw_status take_entry(job *j, pending *todo, const char *dir, unsigned dep
 
 static bw_status read_folder(job *j, pending *todo, const char *dir, unsigned depth)
 {
-    const char *full =
-        bw_arena_printf(j->ctx, "%s%s%s", j->folder, *dir ? "/" : "", dir);
-    int fd = full ? open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    int fd = bw_open_below(j->folder_fd, *dir ? dir : ".", O_DIRECTORY);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     if (!d) {
+        bw_status failed = bw_fail_errno(j->ctx, *dir ? dir : "folder", errno);
         if (fd >= 0)
             close(fd);
-        return full ? bw_fail_errno(j->ctx, "folder", errno) : bw_fail_nomem(j->ctx);
+        return failed;
     }
     bw_status s = BW_OK;
     for (struct dirent *e; !s && (e = readdir(d)) != NULL;)
@@ -211,6 +211,9 @@ static bw_status list_files(job *j)
 {
     static pending todo;
     todo.n = 0;
+    j->folder_fd = open(j->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (j->folder_fd < 0)
+        return bw_fail_errno(j->ctx, "folder", errno);
     bw_status s = read_folder(j, &todo, "", 0);
     while (!s && todo.n > 0) {
         todo.n--;
@@ -346,12 +349,11 @@ static bw_status one_file(job *j, const char *path)
         report(j, "skipped", path, "", false);
         return BW_OK;
     }
-    const char *full = bw_arena_printf(j->scratch, "%s/%s", j->folder, path);
-    bw_status s = full ? BW_OK : bw_fail_nomem(j->scratch);
-    if (!s && !bw_utf8_valid(path, strlen(path)))
+    bw_status s = BW_OK;
+    if (!bw_utf8_valid(path, strlen(path)))
         s = bw_fail(j->scratch, BW_EINVALID, "the name is not UTF-8");
     if (!s)
-        s = bw_file_read(j->scratch, full, FILE_BYTES_MAX, &bytes);
+        s = bw_file_read_below(j->scratch, j->folder_fd, path, FILE_BYTES_MAX, &bytes);
     if (!s)
         s = request_body(j, path, r, bytes, &body);
     if (s) {
@@ -432,6 +434,7 @@ int bw_cli_ingest(int argc, char **argv)
         return bw_cli_say(usage, sizeof usage - 1);
     j = (job){.ctx = bw_ctx_new(0),
               .scratch = bw_ctx_new((size_t)256 << 20),
+              .folder_fd = -1,
               .connect = {.timeout_s = 3600}, /* the cell's own deadline decides */
               .terminal = isatty(STDERR_FILENO) == 1};
     int code = take_options(&j, argc, argv);
@@ -452,6 +455,8 @@ int bw_cli_ingest(int argc, char **argv)
             (void)fprintf(stderr, "\r\033[K");
         code = s ? bw_cli_fail(j.ctx, "ingest") : summary(&j);
     }
+    if (j.folder_fd >= 0)
+        (void)close(j.folder_fd);
     bw_client_close(j.client);
     bw_ctx_free(j.scratch);
     bw_ctx_free(j.ctx);

@@ -2,8 +2,10 @@
 #include "files.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 int bw_write_all(int fd, const void *p, size_t n)
@@ -34,11 +36,12 @@ bool bw_file_exists(const char *path)
     return stat(path, &st) == 0;
 }
 
-bw_status bw_file_read(bw_ctx *ctx, const char *path, size_t bytes_max, bw_str *out)
+/* fd is closed. */
+static bw_status read_whole(bw_ctx *ctx, int fd, const char *path, size_t bytes_max,
+                            bw_str *out)
 {
     struct stat st;
     bw_status s = BW_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0 && errno == ENOENT)
         return bw_fail(ctx, BW_ENOTFOUND, "%s: no such file", path);
     if (fd < 0)
@@ -71,6 +74,27 @@ bw_status bw_file_read(bw_ctx *ctx, const char *path, size_t bytes_max, bw_str *
     }
     (void)close(fd); /* read only: nothing can be lost */
     return s;
+}
+
+bw_status bw_file_read(bw_ctx *ctx, const char *path, size_t bytes_max, bw_str *out)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    return read_whole(ctx, fd, path, bytes_max, out);
+}
+
+/* openat2 has no wrapper in the libc of Debian 12. */
+int bw_open_below(int folder, const char *path, int flags)
+{
+    struct open_how how = {
+        .flags = (uint64_t)(flags | O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK),
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+    return (int)syscall(SYS_openat2, folder, path, &how, sizeof how);
+}
+
+bw_status bw_file_read_below(bw_ctx *ctx, int folder, const char *path,
+                             size_t bytes_max, bw_str *out)
+{
+    return read_whole(ctx, bw_open_below(folder, path, 0), path, bytes_max, out);
 }
 
 bw_status bw_dir_sync(bw_ctx *ctx, const char *dir)

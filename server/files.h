@@ -9,6 +9,13 @@
  * BW_ENOTFOUND when it is not there; BW_EINVALID above bytes_max. */
 BW_MUST_USE bw_status bw_file_read(bw_ctx *ctx, const char *path, size_t bytes_max,
                                    bw_str *out);
+/* The same below an open folder: the path crosses no link and leaves the folder
+ * nowhere, whatever somebody puts there meanwhile, and no pipe or device is waited on.
+ */
+BW_MUST_USE bw_status bw_file_read_below(bw_ctx *ctx, int folder, const char *path,
+                                         size_t bytes_max, bw_str *out);
+/* A descriptor of a file or folder below `folder`, by the same rules; -1 and errno. */
+int bw_open_below(int folder, const char *path, int flags);
 /* The new content is there whole and durable, or the old one still is. mode: of the
  * file. */
 BW_MUST_USE bw_status bw_file_replace(bw_ctx *ctx, const char *path, bw_str content,

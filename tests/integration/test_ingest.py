@@ -3,10 +3,12 @@
 One --dev cell for the routes, one full cell in France for labels, refusals and callers.
 The model is the one that server/deps.sh installs (BW_DEPS/model), or BW_MODEL."""
 import base64
+import http.server
 import json
 import os
 import socket
 import subprocess
+import threading
 
 import pytest
 
@@ -441,3 +443,45 @@ def test_a_document_cannot_label_itself(paris):
     r = paris.post("/v1/ingest", {"collection": "forged", "source": "g", "text": "t",
                                   "labels": {**labels, "tenant": "other"}}, key=paris.keys["loader"])
     assert r.status == 451, r  # another tenant's class is not this key's to write
+
+
+def test_nothing_outside_the_folder_is_read(tmp_path):
+    """Whoever may write in the folder swaps names for links and pipes while the command runs."""
+    folder, outside = tmp_path / "docs", tmp_path / "outside"
+    (folder / "sub").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "e.txt").write_text("the secret of the house")
+    for name in ("a.txt", "b.txt", "c.txt", "sub/e.txt"):
+        (folder / name).write_text("plain " + name)
+    (folder / "link.txt").symlink_to(outside / "e.txt")
+    (folder / "linked").symlink_to(outside)
+    sent = []
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            sent.append((body["source"], base64.b64decode(body["content_base64"]).decode()))
+            if body["source"] == "a.txt":
+                (folder / "b.txt").unlink()
+                (folder / "b.txt").symlink_to(outside / "e.txt")
+                (folder / "c.txt").unlink()
+                os.mkfifo(folder / "c.txt")
+                (folder / "sub").rename(tmp_path / "moved")
+                (folder / "sub").symlink_to(outside)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"unchanged":false,"chunks":1}')
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        r = subprocess.run([cells.BINARY, "ingest", str(folder), "--collection", "x", "--url",
+                            "http://127.0.0.1:%d" % server.server_port], capture_output=True, text=True, timeout=60)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert sent == [("a.txt", "plain a.txt")]
+    assert r.returncode == 1 and "1 stored, 0 unchanged, 0 skipped, 0 refused, 3 failed" in r.stdout, r
