@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "failing_alloc.h"
 #include "ingest/encoder_model.h"
 
 enum { VOCAB = 12, POSITIONS = 40, LAYERS_MAX = 3, TENSORS_MAX = 64, DIM_MAX = 96 };
@@ -430,14 +431,46 @@ static void encoder__damaged_folders_are_refused(void **state)
     model_remove(&m);
 }
 
+static void open_and_encode(void *arg)
+{
+    const model *m = arg;
+    long before = failing_live;
+    bw_ctx *ctx = bw_ctx_new(0);
+    bw_encoder *e = NULL;
+    if (ctx) {
+        float out[2 * DIM_MAX];
+        bw_str texts[] = {BW_STR("a b"), BW_STR("dog cat")};
+        bw_status st = bw_encoder_open(ctx, m->folder, &e);
+        if (st == BW_OK)
+            st = bw_encoder_encode(ctx, e, texts, 2, out);
+        assert_true(st == (failing_hit ? BW_ENOMEM : BW_OK));
+    }
+    bw_encoder_close(e);
+    bw_ctx_free(ctx);
+    assert_int_equal(failing_live, before);
+}
+
+static void encoder__survives_every_failed_allocation(void **state)
+{
+    (void)state;
+    model m;
+    model_make(&m, (shape){32, 2, 1, 64, 32, true, false, false, true});
+    bw_encoder__set_threads(1);
+    assert_true(failing_sweep(open_and_encode, &m, 2000) > 20);
+    bw_encoder__set_threads(0);
+    model_remove(&m);
+}
+
 int main(void)
 {
+    failing_set();
     const char *seed = getenv("BW_SEED");
     seed_state = 20260202 + (seed ? strtoull(seed, NULL, 10) * 0x9E3779B97F4A7C15u : 0);
     print_message("BW_SEED=%s\n", seed ? seed : "0");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encoder__odd_shapes_agree_with_a_plain_forward_pass),
         cmocka_unit_test(encoder__damaged_folders_are_refused),
+        cmocka_unit_test(encoder__survives_every_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
