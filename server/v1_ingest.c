@@ -9,10 +9,14 @@
  * source counts as absent, like everywhere; what it sees in another class and may not
  * remove makes the call a 451.
  *
+ * Locks: one of `turns` (64, by source), held around the last look and the write; the
+ * engine's own are taken inside.
+ *
  * Left out: fetching (we fetch no URL), attachments, documents longer than a body. */
 #include "v1_ingest.h"
 #include "../engine/base/map.h"
 #include "../ingest/points.h"
+#include <pthread.h>
 #include <sodium.h>
 
 enum {
@@ -447,6 +451,41 @@ static bw_status answer(ingest *x, bw_response *out, const bw_document *d, size_
     return bw_v1_done(x->r, out);
 }
 
+/* Two calls for one source at once must not leave chunks of both: from the last look at
+ * what is there to the write, calls for sources of one slot take turns. The slot is by
+ * (tenant, collection, source): a source may move from class to class. */
+enum { TURNS = 64 };
+static pthread_mutex_t turns[TURNS];
+static pthread_once_t turns_once = PTHREAD_ONCE_INIT;
+
+static void make_turns(void)
+{
+    for (size_t i = 0; i < TURNS; i++)
+        bw_require(pthread_mutex_init(&turns[i], NULL) == 0);
+}
+
+static pthread_mutex_t *turn_of(const bw_source *s)
+{
+    bw_source any_class = *s;
+    bw_point_id id;
+    memset(&any_class.class_id, 0, sizeof any_class.class_id);
+    bw_source_point_id(&any_class, 0, &id);
+    bw_require(pthread_once(&turns_once, make_turns) == 0);
+    return &turns[id.lo % TURNS];
+}
+
+static bw_status replace(ingest *x, const bw_point *points, size_t n, size_t *ndeleted)
+{
+    pthread_mutex_t *turn = turn_of(&x->source);
+    x->nold = x->old_same = 0;
+    bw_require(pthread_mutex_lock(turn) == 0);
+    bw_status s = find_old(x);
+    if (!s)
+        s = write_points(x, points, n, ndeleted);
+    bw_require(pthread_mutex_unlock(turn) == 0);
+    return s;
+}
+
 /* A document that cannot be read is a 422: the request was well formed. */
 static bw_status load_and_write(ingest *x, bw_response *out)
 {
@@ -466,7 +505,7 @@ static bw_status load_and_write(ingest *x, bw_response *out)
     }
     s = bw_points_build(x->ctx, x->encoder, &x->source, &d, chunks, n, &points);
     if (!s)
-        s = write_points(x, points, n, &deleted);
+        s = replace(x, points, n, &deleted);
     return s ? s : answer(x, out, &d, n, deleted, false);
 }
 

@@ -183,6 +183,20 @@ def test_an_expired_document_is_hidden_and_can_be_replaced(dev):
     assert [h["text"] for h in query(dev, "exp", "rockets")["hits"]] == ["rockets, again"]
 
 
+def test_two_writers_of_one_source_leave_one_version(dev):
+    versions = ["# A\n\n## 1\n\none\n\n## 2\n\ntwo\n\n## 3\n\nthree\n", "# B\n\nshort\n",
+                "# C\n\n## 1\n\nuno\n\n## 2\n\ndue\n"]
+    ingest(dev, "race", "x.md", versions[0])
+    for _ in range(4):
+        threads = [threading.Thread(target=ingest, args=(dev, "race", "x.md", versions[i % 3])) for i in range(6)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        got = [p["payload"]["metadata"] for p in points(dev, "race")]
+        assert len({m["digest"] for m in got}) == 1 and len(got) == got[0]["chunks"], got
+
+
 def test_no_document_makes_the_cell_call_out(dev):
     """threats.md, row 21: references to a trap on loopback; it must see no connection."""
     trap = socket.socket()
