@@ -15,6 +15,7 @@ bw_status bw_collection__load(bw_ctx *ctx, bw_collection *c, bw_partition *p,
     uint64_t *committed = NULL;
     size_t n = 0;
     bw_status st = BW_OK;
+    bw_arena_mark mark = bw_arena_mark_get(ctx); /* the snapshot is on the heap */
     pthread_mutex_lock(&p->db_lock);
     bool want = reload ? atomic_load_explicit(&p->stale, memory_order_acquire)
                        : !atomic_load_explicit(&p->loaded, memory_order_acquire);
@@ -48,6 +49,7 @@ bw_status bw_collection__load(bw_ctx *ctx, bw_collection *c, bw_partition *p,
 out:
     pthread_mutex_unlock(&p->db_lock);
     bw_snapshot_release(s);
+    bw_arena_release(ctx, mark);
     return st;
 }
 

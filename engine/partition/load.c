@@ -1,6 +1,6 @@
 /* Reads a partition's file into memory (store/partfile.h), and finishes what a crash
  * left in it: staged rows whose transaction has a record are applied by the same code
- * that a write uses, the others are dropped.
+ * that a write uses, the others are dropped (when the disk lets us).
  *
  * Rows keep their order and their segments; ordinals are new and without gaps, which
  * no answer depends on. Nothing read is trusted: counts are compared with the marks. */
@@ -298,10 +298,14 @@ static bw_status settle(bw_ctx *ctx, bw_partition *p, const uint64_t *txs, size_
         bool has_record = false;
         for (size_t j = 0; j < ncommitted; j++)
             has_record = has_record || committed[j] == txs[i];
-        bw_status st = has_record ? finish_staged(ctx, p, txs[i], s)
-                                  : bw_partition_unstage(ctx, p, txs[i]);
-        if (st != BW_OK)
-            return st;
+        if (has_record) {
+            bw_status st = finish_staged(ctx, p, txs[i], s);
+            if (st != BW_OK)
+                return st;
+        } else if (bw_partition_unstage(ctx, p, txs[i]) != BW_OK) {
+            /* They mean nothing, and a full disk is no reason not to read. */
+            bw_log(BW_LOG_WARN, "partition: rows of a refused write stay in the file");
+        }
     }
     return BW_OK;
 }

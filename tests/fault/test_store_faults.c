@@ -2,6 +2,7 @@
  * and for good; and the n-th allocation of ours. A refused write leaves nothing, an
  * acknowledged one is there, and the cell works again afterwards (after a failed sync:
  * when it is opened anew). */
+#include "engine/store/failpoint.h"
 #include "engine_cell.h"
 #include "failing_alloc.h"
 #include "fault_vfs.h"
@@ -327,6 +328,37 @@ static void test_store__a_failed_first_start_can_be_repeated(void **state)
             }
 }
 
+#ifdef BW_DEBUG
+static unsigned staged_files;
+
+/* The second file is staged, and then the disk is full: nothing can be taken back. */
+static bw_status fill_after_staging(const char *name)
+{
+    if (strcmp(name, "commit.staged") != 0 || ++staged_files < 2)
+        return BW_OK;
+    fault_arm(0, true, FAULT_FULL);
+    return BW_ENOSPACE;
+}
+
+static void test_store__rows_of_a_refused_write_hold_up_no_reader(void **state)
+{
+    (void)state;
+    start();
+    bw_failpoint_set(fill_after_staging);
+    assert_int_equal(write_round(1, 3), BW_ENOSPACE);
+    bw_failpoint_set(NULL);
+    fault_arm(-1, false, FAULT_FULL);
+    cell_reopen(c);
+    fault_arm(0, true, FAULT_FULL);
+    assert_int_equal(look(1, 3), 0);
+    assert_int_equal(look(0, 3), 1);
+    fault_arm(-1, false, FAULT_FULL);
+    OK(write_round(2, 3));
+    assert_int_equal(look(2, 3), 1);
+    cell_clear(c);
+}
+#endif
+
 int main(void)
 {
     failing_set();
@@ -342,6 +374,9 @@ int main(void)
             test_store__any_failed_allocation_of_an_index_leaves_the_old_list),
         cmocka_unit_test(test_store__a_failed_start_does_not_call_the_files_checked),
         cmocka_unit_test(test_store__a_failed_first_start_can_be_repeated),
+#ifdef BW_DEBUG
+        cmocka_unit_test(test_store__rows_of_a_refused_write_hold_up_no_reader),
+#endif
     };
     int failed = cmocka_run_group_tests_name("store faults", tests, NULL, NULL);
     return failed;
