@@ -238,7 +238,8 @@ static void draw_bar(const job *j, size_t done, const char *path)
     (void)fflush(stderr);
 }
 
-/* One line an outcome; on a terminal only what a person has to see. */
+/* One line an outcome, in order on stdout; beside a bar only what a person has to see.
+ */
 static void report(job *j, const char *word, const char *path, const char *detail,
                    bool important)
 {
@@ -249,7 +250,7 @@ static void report(job *j, const char *word, const char *path, const char *detai
         return;
     if (j->terminal)
         (void)fprintf(stderr, "\r\033[K");
-    (void)fprintf(important ? stderr : stdout, "%-9s %s%s%s\n", word, name,
+    (void)fprintf(j->terminal ? stderr : stdout, "%-9s %s%s%s\n", word, name,
                   *text ? ": " : "", text);
 }
 
