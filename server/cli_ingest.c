@@ -15,6 +15,7 @@
 #include "cli_words.h"
 #include "client.h"
 #include "files.h"
+#include "harden.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -439,7 +440,7 @@ int bw_cli_ingest(int argc, char **argv)
               .connect = {.timeout_s = 3600}, /* the cell's own deadline decides */
               .terminal = isatty(STDERR_FILENO) == 1};
     int code = take_options(&j, argc, argv);
-    bw_status s = j.ctx && j.scratch && sodium_init() >= 0 ? BW_OK : BW_ENOMEM;
+    bw_status s = j.ctx && j.scratch ? bw_harden(j.ctx) : BW_ENOMEM;
     if (code == 0 && !s) {
         s = read_rules(&j);
         if (!s)

@@ -4,6 +4,7 @@
 #include "cli.h"
 #include "cli_words.h"
 #include "client.h"
+#include "harden.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -139,7 +140,9 @@ int bw_cli_query(int argc, char **argv)
     if (code)
         return code;
     bw_ctx *ctx = bw_ctx_new(0);
-    bw_status s = ctx ? bw_client_open(ctx, &a.connect, &client) : BW_ENOMEM;
+    bw_status s = ctx ? bw_harden(ctx) : BW_ENOMEM; /* a key is in its memory */
+    if (!s)
+        s = bw_client_open(ctx, &a.connect, &client);
     if (!s)
         request_body(&a, &body);
     if (!s)

@@ -3,6 +3,7 @@
  */
 #include "client.h"
 #include "files.h"
+#include <arpa/inet.h>
 #include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -84,6 +85,36 @@ static bw_status read_key(bw_ctx *ctx, const char *file, char **out)
     return s;
 }
 
+/* "127.…", "localhost", "[::1]" */
+static bool is_this_machine(const char *host)
+{
+    unsigned char bytes[4];
+    return strcmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0 ||
+           (inet_pton(AF_INET, host, bytes) == 1 && bytes[0] == 127);
+}
+
+/* A key leaves this machine over TLS or not at all: a cell beyond loopback has TLS, or
+ * a proxy that ends it. */
+static bw_status check_url(bw_ctx *ctx, const char *url, bool has_key)
+{
+    char *scheme = NULL, *host = NULL;
+    CURLU *u = curl_url();
+    bw_status s = u ? BW_OK : bw_fail_nomem(ctx);
+    if (s == BW_OK && (curl_url_set(u, CURLUPART_URL, url, 0) != CURLUE_OK ||
+                       curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
+                       curl_url_get(u, CURLUPART_HOST, &host, 0) != CURLUE_OK ||
+                       (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0)))
+        s = bw_fail(ctx, BW_EINVALID,
+                    "--url wants http://HOST:PORT or https://HOST:PORT");
+    if (s == BW_OK && has_key && strcmp(scheme, "https") != 0 && !is_this_machine(host))
+        s = bw_fail(ctx, BW_EINVALID,
+                    "the key would cross the network in clear: use https://");
+    curl_free(scheme);
+    curl_free(host);
+    curl_url_cleanup(u);
+    return s;
+}
+
 bw_status bw_client_open(bw_ctx *ctx, const bw_client_options *o, bw_client **out)
 {
     const char *url = o->url ? o->url : "http://127.0.0.1:6333";
@@ -104,6 +135,8 @@ bw_status bw_client_open(bw_ctx *ctx, const bw_client_options *o, bw_client **ou
     if (s == BW_OK &&
         (!c->url || (o->purpose && !c->purpose) || !(c->curl = curl_easy_init())))
         s = bw_fail_nomem(ctx);
+    if (s == BW_OK)
+        s = check_url(ctx, c->url, o->key_file != NULL);
     if (s == BW_OK && o->key_file)
         s = read_key(ctx, o->key_file, &c->key);
     if (s == BW_OK)

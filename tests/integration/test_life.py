@@ -121,6 +121,18 @@ def test_key__life_on_a_stopped_and_a_running_cell(tmp_path):
     assert "FAIL" not in run("doctor", "--data", data).stdout
 
 
+@pytest.mark.parametrize("command", [("query", "x", "--collection", "c"), ("ingest", ".", "--collection", "c"),
+                                     ("key", "list"), ("doctor",)])
+def test_client__no_key_in_clear_beyond_this_machine(tmp_path, command):
+    (tmp_path / "k").write_text("bw_0123456789ab_" + "A" * 43)
+    for url in ("http://192.0.2.1:1", "http://cell.example:1", "192.0.2.1:1", "http://127.0.0.1.example:1",
+                "http://[2001:db8::1]:1", "http://localhost@192.0.2.1:1", "ftp://127.0.0.1", "file:///etc/passwd", ""):
+        r = run(*command, "--url", url, "--key-file", tmp_path / "k")
+        out = r.stdout + r.stderr
+        assert r.returncode == 1 and ("in clear" in out or "--url wants" in out), (url, r)
+        assert "AAAA" not in out
+
+
 def make_cert(tmp_path):
     cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert,
