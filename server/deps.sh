@@ -6,6 +6,7 @@
 #   sh server/deps.sh model    the default embedding model
 #   sh server/deps.sh clients  the Python clients (LangChain, LlamaIndex, qdrant-client)
 #   sh server/deps.sh test     all clients and tools that the tests drive
+#   sh server/deps.sh peers    the peers of the benchmark
 #
 # Debian 12's FAISS has no C API and its libmicrohttpd lets requests be smuggled: there,
 # both are built once from Debian's own signed source packages. apt's set-up is left as it
@@ -158,13 +159,26 @@ deps_clients() {
     # One stamp a requirement list and Python: a new list makes the folder anew.
     want=$(cat "$req"; python3 -c 'import sys; print(sys.version)')
     if ! [ -f "$venv/.stamp" ] || [ "$(cat "$venv/.stamp")" != "$want" ]; then
-        say "installing the Python clients that the tests drive"
+        say "installing the Python clients"
         rm -rf "$venv"
         python3 -m venv "$venv"
-        "$venv/bin/pip" install -q -r "$req" >"$BW_DEPS/pip.log" 2>&1 ||
-            { grep -v WARNING "$BW_DEPS/pip.log" | tail -10 >&2; die "pip install failed"; }
+        venv_install "$req"
         printf '%s\n' "$want" >"$venv/.stamp"
     fi
+}
+venv_install() { # requirement list
+    "$BW_DEPS/venv/bin/pip" install -q -r "$1" >"$BW_DEPS/pip.log" 2>&1 ||
+        { grep -v WARNING "$BW_DEPS/pip.log" | tail -10 >&2; die "pip install failed"; }
+}
+
+deps_peers() {
+    deps_clients
+    apt_need python3-dev # hnswlib is built from its source
+    req=$here/../tests/bench/requirements.txt
+    [ -f "$venv/.peers" ] && [ "$(cat "$venv/.peers")" = "$(cat "$req")" ] && return 0
+    say "installing the benchmark's peers"
+    venv_install "$req"
+    cat "$req" >"$venv/.peers"
 }
 
 # @langchain/qdrant wants Node 20 or newer; Debian 12 has 18: there a Node comes as an npm
@@ -196,6 +210,7 @@ for part; do
     model) deps_model ;;
     clients) deps_clients ;;
     test) deps_test ;;
-    *) die "unknown part: $part (build, model, clients, test)" ;;
+    peers) deps_peers ;;
+    *) die "unknown part: $part (build, model, clients, test, peers)" ;;
     esac
 done

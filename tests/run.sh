@@ -88,6 +88,7 @@ fi
 
 if [ $mode = nightly ]; then
     step "benchmark"
+    sh server/deps.sh peers || note "the benchmark's peers"
     "$BW_DEPS/venv/bin/python" tests/bench/bench.py --build build/release || note "benchmark"
     if [ "${BW_OTHER:-1}" = 1 ]; then
         step "the other Debian, in a chroot"
