@@ -431,6 +431,8 @@ bw_status bw_payload_index_add(bw_ctx *ctx, bw_payload_index *ix, uint32_t row,
                                bw_str payload)
 {
     adding a = {ix, row, 0, true};
+    if (ix->scratch.failed) /* of a write that lacked memory: that one was refused */
+        bw_buf_clear(&ix->scratch);
     if (payload.len > 0)
         bw_path_each(&ix->path, payload, add_value, &a);
     if (a.nonnull > 0)

@@ -19,8 +19,8 @@ enum { TERMS_MAX = 256, TERM_BYTES_MAX = 1024 };
 /* ---- FTS5's tokenizers, from a connection of our own that lives as long as we do ----
  */
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static fts5_api *global_api;
+static pthread_mutex_t api_lock = PTHREAD_MUTEX_INITIALIZER;
+static fts5_api *global_api; /* api_lock; NULL until it could be had */
 
 static fts5_api *api_of(sqlite3 *sq)
 {
@@ -34,12 +34,20 @@ static fts5_api *api_of(sqlite3 *sq)
     return api;
 }
 
-static void init_api(void)
+/* Tried again when it lacked memory the last time. */
+static fts5_api *api_get(void)
 {
+    pthread_mutex_lock(&api_lock);
     sqlite3 *sq = NULL;
-    if (sqlite3_open_v2(":memory:", &sq, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
+    if (!global_api &&
+        sqlite3_open_v2(":memory:", &sq, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
                         NULL) == SQLITE_OK)
         global_api = api_of(sq);
+    fts5_api *api = global_api;
+    if (!api)
+        sqlite3_close(sq);
+    pthread_mutex_unlock(&api_lock);
+    return api;
 }
 
 typedef struct splitter {
@@ -50,13 +58,16 @@ typedef struct splitter {
 static bw_status splitter_open(bw_ctx *ctx, const char *name, const char **args,
                                int nargs, splitter *out)
 {
-    pthread_once(&once, init_api);
     void *user = NULL;
-    if (!global_api ||
-        global_api->xFindTokenizer(global_api, name, &user, &out->ops) != SQLITE_OK ||
-        out->ops.xCreate(user, args, nargs, &out->inst) != SQLITE_OK)
-        return bw_fail(ctx, BW_EINTERNAL, "SQLite has no %s tokenizer", name);
-    return BW_OK;
+    fts5_api *api = api_get();
+    int rc = api ? api->xFindTokenizer(api, name, &user, &out->ops) : SQLITE_NOMEM;
+    if (rc == SQLITE_OK)
+        rc = out->ops.xCreate(user, args, nargs, &out->inst);
+    if (rc == SQLITE_NOMEM)
+        return bw_fail_nomem(ctx);
+    return rc == SQLITE_OK
+               ? BW_OK
+               : bw_fail(ctx, BW_EINTERNAL, "SQLite has no %s tokenizer", name);
 }
 
 static bw_status porter_open(bw_ctx *ctx, splitter *out)

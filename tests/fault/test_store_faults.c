@@ -248,6 +248,35 @@ test_store__any_failed_allocation_of_an_index_leaves_the_old_list(void **state)
     cell_clear(c);
 }
 
+/* A new index each time: it has no buffers yet, and must get them. */
+static void test_store__an_index_recovers_from_no_memory(void **state)
+{
+    (void)state;
+    start();
+    bw_index_spec spec = {.field = BW_STR("e"), .type = BW_STR("keyword")};
+    for (int at = 0;; at++) {
+        assert_true(at < 3000);
+        OK(bw_collection_index_put(c->ctx, c->engine, TENANT, NAME, &spec));
+        bw_point p = cell_point(c, 1, 7, DIM, NULL);
+        p.payload = BW_STR("{\"e\":\"two\\nlines\"}");
+        bw_access a = cell_access(c, 1, 3);
+        bw_op op = {.kind = BW_OP_UPSERT, .points = &p, .npoints = 1};
+        bw_write_result r;
+        failing_arm(at, false);
+        bw_status st = cell_write(c, &a, &op, 1, &r);
+        bool hit = failing_hit;
+        failing_arm(-1, false);
+        assert_true(st == BW_OK || st == BW_ENOMEM);
+        OK(cell_write(c, &a, &op, 1, &r));
+        p.payload = (bw_str){NULL, 0};
+        OK(cell_write(c, &a, &op, 1, &r));
+        bw_ctx_reset(c->ctx);
+        if (!hit)
+            break;
+    }
+    cell_clear(c);
+}
+
 static int64_t clean_mark(int64_t set)
 {
     char path[128];
@@ -372,6 +401,7 @@ int main(void)
         cmocka_unit_test(test_store__any_failed_allocation_of_a_new_class_recovers),
         cmocka_unit_test(
             test_store__any_failed_allocation_of_an_index_leaves_the_old_list),
+        cmocka_unit_test(test_store__an_index_recovers_from_no_memory),
         cmocka_unit_test(test_store__a_failed_start_does_not_call_the_files_checked),
         cmocka_unit_test(test_store__a_failed_first_start_can_be_repeated),
 #ifdef BW_DEBUG

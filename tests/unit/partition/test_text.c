@@ -1,4 +1,5 @@
 /* Text: words, term frequencies, snapshots older than the table. */
+#include "engine/partition/part.h"
 #include "engine_cell.h"
 
 enum { DIM = 2 };
@@ -159,10 +160,24 @@ static void test_snapshot_text__changes_that_keep_the_text_keep_its_words(void *
     }
 }
 
+/* The first use of the tokenizers lacks memory; the next one must not remember that. */
+static void test_text__starts_again_after_no_memory(void **state)
+{
+    cell *c = *state;
+    uint32_t n = 0;
+    (void)sqlite3_hard_heap_limit64(1);
+    bw_status st = bw_text_count(c->ctx, BW_STR("two words"), &n);
+    (void)sqlite3_hard_heap_limit64(0);
+    assert_int_equal(st, BW_ENOMEM);
+    OK(bw_text_count(c->ctx, BW_STR("two words"), &n));
+    assert_int_equal(n, 2);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
+        T(test_text__starts_again_after_no_memory), /* first: before any text */
         T(test_text_terms__split_as_the_table_does),
         T(test_snapshot_text__counts_terms_and_lengths),
         T(test_snapshot_text__a_query_is_never_syntax),
