@@ -378,7 +378,8 @@ static void set_model_name(bw_encoder *e, const bw_json *config,
     char clean[65];
     size_t n = 0;
     for (size_t i = 0; i < name.len && n < sizeof clean - 1; i++)
-        if (name.ptr[i] > ' ' && name.ptr[i] < 0x7F)
+        if (name.ptr[i] > ' ' && name.ptr[i] < 0x7F && name.ptr[i] != '"' &&
+            name.ptr[i] != '\\') /* it is put into JSON as it stands */
             clean[n++] = name.ptr[i];
     clean[n] = 0;
     unsigned char hash[32];

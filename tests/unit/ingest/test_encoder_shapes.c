@@ -171,7 +171,7 @@ static void model_make(model *m, shape s)
              "\"num_attention_heads\":%zu,\"num_hidden_layers\":%zu,\"intermediate_"
              "size\":%zu,"
              "\"max_position_embeddings\":%d,\"vocab_size\":%d,\"layer_norm_eps\":1e-6,"
-             "\"_name_or_path\":\"made/here\"}",
+             "\"_name_or_path\":\"made/he\\\"re\\\\\"}",
              s.hidden, s.heads, s.layers, s.wide, POSITIONS, VOCAB);
     write_text(m, "config.json", config);
     snprintf(config, sizeof config, "{\"max_seq_length\":%zu}", s.tokens_max);
