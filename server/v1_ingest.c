@@ -1,8 +1,9 @@
 /* POST /v1/ingest: a document in, its chunks as points in one transaction.
  *
- *   body -> collection (made if asked) -> class and decision Store -> decision Embed ->
- *   what the collection holds of this source -> unchanged? done : child process loads
- * -> chunks -> vectors -> one bw_write: upserts, and deletes of what is left over
+ *   body -> collection, or the description of one to make -> decisions Store and Embed
+ *   what the collection holds of this source -> unchanged? done
+ *   child process loads -> chunks -> vectors
+ *   collection made, if asked -> one bw_write: upserts, deletes of what is left over
  *
  * Decisions come before the document is looked at. Idempotent by content: the digest in
  * the payload says that nothing has to be done. What the caller cannot see of the
@@ -43,6 +44,7 @@ typedef struct ingest {
     bw_str subject;
     const bw_json *labels;
     bool create;
+    bool unmade; /* info describes a collection that is not there yet */
     bw_chunk_options chunk;
     bw_source source;
     bw_collection_info info;
@@ -241,9 +243,8 @@ bw_status bw_v1_encoder(bw_request *r, const bw_collection_info *info,
     return s;
 }
 
-/* The encoder's size, cosine, the unnamed vector, bound to the model; an index on the
- * source, which every later call asks for. */
-static bw_status create_collection(ingest *x)
+/* The encoder's size, cosine, the unnamed vector, bound to the model. */
+static bw_status describe_collection(ingest *x)
 {
     bw_request *r = x->r;
     const bw_encoder *e = bw_server_encoder(r->server);
@@ -267,19 +268,32 @@ static bw_status create_collection(ingest *x)
         s = bw_qdrant__create(&p, body, &schema);
     if (s)
         return s;
-    bw_collection_info info = {.tenant = x->source.tenant,
-                               .name = x->source.collection,
-                               .vectors = schema.vectors,
-                               .nvectors = schema.nvectors,
-                               .settings = schema.settings};
-    bw_index_spec index = {.field = BW_STR("metadata.source"),
-                           .type = BW_STR("keyword")};
-    bw_engine *engine = bw_server_engine(r->server);
-    s = bw_collection_create(x->ctx, engine, &info);
-    if (s == BW_EEXISTS)
-        return BW_OK; /* another request was faster */
-    return s ? s
-             : bw_collection_index_put(x->ctx, engine, info.tenant, info.name, &index);
+    x->info = (bw_collection_info){.tenant = x->source.tenant,
+                                   .name = x->source.collection,
+                                   .vectors = schema.vectors,
+                                   .nvectors = schema.nvectors,
+                                   .settings = schema.settings};
+    x->unmade = true;
+    return BW_OK;
+}
+
+/* Made only when its first points are ready to be written: what is refused before
+ * leaves no collection behind. With an index on the source, which every later call asks
+ * for. Another request may have been faster, with another shape. */
+static bw_status make_collection(ingest *x)
+{
+    static const bw_index_spec index = {.field = {"metadata.source", 15},
+                                        .type = {"keyword", 7}};
+    bw_engine *engine = bw_server_engine(x->r->server);
+    bw_str tenant = x->info.tenant, name = x->info.name;
+    bw_status s = bw_collection_create(x->ctx, engine, &x->info);
+    if (!s)
+        s = bw_collection_index_put(x->ctx, engine, tenant, name, &index);
+    else if (s == BW_EEXISTS)
+        s = BW_OK;
+    if (!s)
+        s = bw_gate_access(x->r, name, &x->info, &x->access);
+    return s ? s : bw_v1_encoder(x->r, &x->info, &x->encoder);
 }
 
 static bw_status find_collection(ingest *x)
@@ -289,10 +303,7 @@ static bw_status find_collection(ingest *x)
         bw_gate_permit(x->r, x->source.collection, BW_ACTION_QUERY, &x->info, &permit);
     if (s != BW_ENOTFOUND || !x->create)
         return s;
-    s = create_collection(x);
-    return s ? s
-             : bw_gate_permit(x->r, x->source.collection, BW_ACTION_QUERY, &x->info,
-                              &permit);
+    return describe_collection(x);
 }
 
 /* Embed moves the text to the encoder's place: this cell. No purpose is claimed yet, so
@@ -479,7 +490,9 @@ static bw_status replace(ingest *x, const bw_point *points, size_t n, size_t *nd
     pthread_mutex_t *turn = turn_of(&x->source);
     x->nold = x->old_same = 0;
     bw_require(pthread_mutex_lock(turn) == 0);
-    bw_status s = find_old(x);
+    bw_status s = x->unmade ? make_collection(x) : BW_OK;
+    if (!s)
+        s = find_old(x);
     if (!s)
         s = write_points(x, points, n, ndeleted);
     bw_require(pthread_mutex_unlock(turn) == 0);
@@ -527,7 +540,7 @@ bw_status bw_v1_ingest(bw_request *r, bw_response *out)
         out->status = 422;
     if (!s)
         s = decide_embed(&x);
-    if (!s)
+    if (!s && !x.unmade)
         s = bw_gate_access(r, x.source.collection, &x.info, &x.access);
     if (!s && x.subject.ptr)
         s = bw_gate_subject(r, x.subject, &x.source.facts.subject);
@@ -536,7 +549,7 @@ bw_status bw_v1_ingest(bw_request *r, bw_response *out)
     x.source.facts.model = bw_encoder_model(x.encoder);
     s = bw_source_digest(x.ctx, x.bytes, x.media, x.encoder, &x.chunk, &x.source,
                          &x.source.digest);
-    if (!s)
+    if (!s && !x.unmade)
         s = find_old(&x);
     if (s)
         return s;

@@ -499,3 +499,21 @@ def test_nothing_outside_the_folder_is_read(tmp_path):
         server.server_close()
     assert sent == [("a.txt", "plain a.txt")]
     assert r.returncode == 1 and "1 stored, 0 unchanged, 0 skipped, 0 refused, 3 failed" in r.stdout, r
+
+
+def test_a_refused_document_makes_no_collection(paris):
+    """Refused is absent: neither a forbidden class nor an unreadable document leaves a collection behind."""
+    labels = {"regimes": ["gdpr"], "residency": ["FR"], "sensitivity": 1, "purposes": ["audit"]}
+    key = paris.keys["loader"]
+    body = {"collection": "unmade", "source": "a.txt", "text": "Patientendossier", "create": True}
+    refused = [({"labels": {**labels, "regimes": ["fadp"], "residency": ["CH"]}}, 451), ({}, 422),
+               ({"labels": {**labels, "regimes": ["nope"]}}, 422),
+               ({"labels": labels, "source": "a.pdf", "media_type": "application/pdf"}, 422)]
+    for extra, status in refused:
+        r = paris.post("/v1/ingest", {**body, **extra}, key=key)
+        assert r.status == status, (extra, r)
+        assert paris.get("/collections/unmade", key=key).status == 404, extra
+    assert paris.post("/v1/ingest", {**body, "labels": labels}, key=key).status == 200
+    assert paris.post("/v1/ingest", {**body, "labels": labels}, key=key).json()["unchanged"] is True
+    schema = paris.get("/collections/unmade", key=key).json()["result"]["payload_schema"]
+    assert schema["metadata.source"]["data_type"] == "keyword"
