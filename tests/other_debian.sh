@@ -36,7 +36,7 @@ mounted "$chroot/dev/shm" || true
 # This machine's way to the registries: resolver, hosts, certificates, apt's and pip's and npm's settings.
 as_root cp /etc/resolv.conf /etc/hosts "$chroot/etc/"
 as_root cp /etc/ssl/certs/ca-certificates.crt "$chroot/etc/ssl/certs/ca-certificates.crt"
-for f in /etc/apt/apt.conf.d/99artifact-registry /etc/pip.conf /etc/npmrc "$HOME/.npmrc"; do
+for f in $(grep -lsE '^[[:space:]]*Acquire' /etc/apt/apt.conf.d/*) /etc/pip.conf /etc/npmrc "$HOME/.npmrc"; do
     [ -f "$f" ] || continue
     case $f in "$HOME"/*) d=$chroot/root/$(basename "$f") ;; *) d=$chroot$f ;; esac
     as_root mkdir -p "$(dirname "$d")"
