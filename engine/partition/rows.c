@@ -325,6 +325,11 @@ void bw_gen_undo(bw_gen *g, uint32_t ord0)
         /* An id that is new stays in the map, naming a row that never lives. */
         if (value == ord + 1 && t->prev[ord] != BW_ROW_NONE)
             atomic_store_explicit(slot, t->prev[ord] + 1, memory_order_release);
+        /* No snapshot covers it. Its key will be another row's: with that of the row
+         * before, keys still rise, and a search for that one stops there. */
+        t->keys[ord] = ord0 > 0 ? t->keys[ord0 - 1] : 0;
+        bw_rec_release(t->recs[ord]);
+        t->recs[ord] = NULL;
     }
 }
 

@@ -77,8 +77,8 @@ typedef struct bw_row_table { /* arrays of one capacity; smaller ones stay until
                                */
     uint32_t cap;
     bw_point_id *ids;
-    int64_t *keys;  /* rising */
-    bw_rec **recs;  /* NULL: a dead row whose data is gone */
+    int64_t *keys;  /* rising; of a refused write's rows: the key before */
+    bw_rec **recs;  /* NULL: a row that is dead and whose data is gone */
     uint32_t *prev; /* the older row of the same id */
     struct bw_row_table *older;
 } bw_row_table;
@@ -107,7 +107,8 @@ BW_MUST_USE bw_status bw_gen_reserve(bw_ctx *ctx, bw_gen *g, uint32_t n);
 uint32_t bw_gen_add(bw_gen *g, bw_rec *rec);
 uint32_t bw_gen_add_dead(bw_gen *g, bw_point_id id,
                          int64_t key); /* a graph's slot without a row */
-/* Makes rows from ord0 on unreachable by id: their write failed. */
+/* Makes rows from ord0 on unreachable by id and by key, and drops their data: their
+ * write failed. */
 void bw_gen_undo(bw_gen *g, uint32_t ord0);
 /* The newest row of the id below nrows, dead or alive; BW_ROW_NONE. */
 uint32_t bw_gen_find(const bw_gen *g, const bw_point_id *id, uint32_t nrows);

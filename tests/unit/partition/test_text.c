@@ -1,5 +1,6 @@
 /* Text: words, term frequencies, snapshots older than the table. */
 #include "engine/partition/part.h"
+#include "engine/store/failpoint.h"
 #include "engine_cell.h"
 
 enum { DIM = 2 };
@@ -160,6 +161,40 @@ static void test_snapshot_text__changes_that_keep_the_text_keep_its_words(void *
     }
 }
 
+#ifdef BW_DEBUG
+static bw_status refuse_commit(const char *name)
+{
+    return strcmp(name, "db.commit") == 0 ? BW_EIO : BW_OK;
+}
+
+/* A refused write gives its keys back, and its rows in memory must not answer to them.
+ */
+static void test_snapshot_text__finds_what_comes_after_a_refused_write(void **state)
+{
+    cell *c = *state;
+    put(c, 1, 1, "first words");
+    bw_point p[3];
+    for (unsigned i = 0; i < 3; i++)
+        p[i] = cell_point(c, 1, 10 + i, DIM, "refused words");
+    bw_access a = cell_access(c, 1, 3);
+    bw_op op = {.kind = BW_OP_UPSERT, .points = p, .npoints = 3};
+    bw_write_result r;
+    for (uint64_t id = 2; id < 6; id++) {
+        bw_failpoint_set(refuse_commit);
+        assert_int_equal(cell_write(c, &a, &op, 1, &r), BW_EIO);
+        bw_failpoint_set(NULL);
+        put(c, 1, id, "later words");
+    }
+    put(c, 1, 3, "other");
+    assert_string_equal(find(c, 1, "words"), "1:2:1 2:2:1 4:2:1 5:2:1 docs=5 tokens=9");
+    bw_view old = cell_view(c, 1, 1);
+    put(c, 1, 4, "other");
+    assert_string_equal(find_in(c, old.parts[0], "words"),
+                        "1:2:1 2:2:1 4:2:1 5:2:1 docs=5 tokens=9");
+    bw_view_close(&old);
+}
+#endif
+
 /* The first use of the tokenizers lacks memory; the next one must not remember that. */
 static void test_text__starts_again_after_no_memory(void **state)
 {
@@ -183,6 +218,9 @@ int main(void)
         T(test_snapshot_text__a_query_is_never_syntax),
         T(test_snapshot_text__old_snapshots_find_what_they_cover),
         T(test_snapshot_text__changes_that_keep_the_text_keep_its_words),
+#ifdef BW_DEBUG
+        T(test_snapshot_text__finds_what_comes_after_a_refused_write),
+#endif
     };
     return cmocka_run_group_tests_name("text", tests, NULL, NULL);
 }
