@@ -3,6 +3,7 @@
 #include "files.h"
 #include "harden.h"
 #include "httpd.h"
+#include "server.h"
 #include <errno.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -20,6 +21,33 @@ int bw_cli_usage(const char *text)
 {
     (void)fputs(text, stderr);
     return 2;
+}
+
+bool bw_cli_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
+}
+
+/* A word that is no option is not repeated, nor what follows '=': it may be a key. */
+int bw_cli_wrong(int argc, char **argv, int i, int n, const char *usage)
+{
+    if (n == 0 && argv[i][0] == '-')
+        (void)fprintf(stderr, "bailiwick %s: %.*s %s\n\n", argv[0],
+                      (int)strcspn(argv[i], "="), argv[i],
+                      i + 1 < argc ? "is unknown here, or its value is wrong"
+                                   : "is unknown here, or wants a value");
+    else if (n == 0)
+        (void)fprintf(stderr, "bailiwick %s: word %d is one too many\n\n", argv[0], i);
+    return bw_cli_usage(usage);
+}
+
+int bw_cli_missing(const char *command, const char *what, const char *usage)
+{
+    (void)fprintf(stderr, "bailiwick %s: %s missing\n\n", command, what);
+    return bw_cli_usage(usage);
 }
 
 int bw_cli_fail(bw_ctx *ctx, const char *what)
@@ -90,18 +118,22 @@ bw_status bw_cli_config(bw_ctx *ctx, bw_cli_settings *s, bw_config *out)
 
 /* ---- config ---- */
 
+static const char config_usage[] =
+    "Usage: bailiwick config [--config FILE | --data DIR] [--set name=value]\n"
+    "Prints every setting, what it means and its value.\n";
+
 int bw_cli_show_config(int argc, char **argv)
 {
     bw_cli_settings set = {0};
     bw_config config;
     bw_buf b = {0};
     int code = 1;
+    if (bw_cli_help(argc, argv))
+        return bw_cli_say(config_usage, sizeof config_usage - 1);
     for (int i = 1; i < argc;) {
         int n = bw_cli_setting(&set, argc, argv, i);
         if (n <= 0)
-            return bw_cli_usage("Usage: bailiwick config [--config FILE | --data DIR] "
-                                "[--set name=value]\n"
-                                "Prints every setting, what it means and its value.\n");
+            return bw_cli_wrong(argc, argv, i, n, config_usage);
         i += n;
     }
     bw_ctx *ctx = bw_ctx_new(0);
@@ -170,6 +202,10 @@ static int serve(bw_ctx *ctx, bw_ctx *home, const bw_config *config)
     bw_httpd *httpd = NULL;
     int code = 0;
     bw_status s = catch_signals(ctx);
+    if (s == BW_OK && !config->dev) { /* a mistyped folder, before what is not set in it */
+        const char *dir = bw_arena_cstr(ctx, config->data_folder);
+        s = dir ? bw_folder_check(ctx, dir, false) : bw_fail_nomem(ctx);
+    }
     if (s == BW_OK)
         s = bw_config_check_serve(ctx, config);
     if (s == BW_OK)
@@ -191,6 +227,8 @@ int bw_cli_serve(int argc, char **argv)
     bw_config config;
     bool dev = false;
     int code = 1;
+    if (bw_cli_help(argc, argv))
+        return bw_cli_say(serve_usage, sizeof serve_usage - 1);
     for (int i = 1; i < argc;) {
         int n = bw_cli_setting(&set, argc, argv, i);
         if (n == 0 && strcmp(argv[i], "--dev") == 0) {
@@ -198,7 +236,7 @@ int bw_cli_serve(int argc, char **argv)
             n = 1;
         }
         if (n <= 0)
-            return bw_cli_usage(serve_usage);
+            return bw_cli_wrong(argc, argv, i, n, serve_usage);
         i += n;
     }
     bw_ctx *ctx = bw_ctx_new(0), *home = bw_ctx_new(0);
@@ -209,7 +247,7 @@ int bw_cli_serve(int argc, char **argv)
     } else if (bw_cli_config(home, &set, &config) != BW_OK) {
         code = bw_cli_fail(home, "serve");
     } else if (config.data_folder.len == 0) {
-        code = bw_cli_usage("bailiwick serve: --data DIR is missing\n");
+        code = bw_cli_missing("serve", "--data DIR is", serve_usage);
     } else {
         config.dev = dev;
         code = serve(ctx, home, &config);

@@ -19,7 +19,13 @@ int bw_cli_setting(bw_cli_settings *s, int argc, char **argv, int i);
 /* Reads --config or DATA/bailiwick.conf, if there is one, and applies the rest. */
 BW_MUST_USE bw_status bw_cli_config(bw_ctx *ctx, bw_cli_settings *s, bw_config *out);
 int bw_cli_fail(bw_ctx *ctx, const char *what); /* prints ctx's message; 1 */
-int bw_cli_usage(const char *text);             /* prints to stderr; 2 */
+bool bw_cli_help(int argc, char **argv);        /* is --help or -h among the words? */
+/* argv[i] was not taken (n = 0: by nobody; n < 0: said already): names it, then usage on
+ * stderr; 2. */
+int bw_cli_wrong(int argc, char **argv, int i, int n, const char *usage);
+/* What must be given and was not, then usage on stderr; 2. */
+int bw_cli_missing(const char *command, const char *what, const char *usage);
+int bw_cli_usage(const char *text); /* prints to stderr; 2 */
 /* Writes all of text to stdout; 1 when that fails. */
 int bw_cli_say(const char *text, size_t n);
 

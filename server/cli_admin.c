@@ -38,23 +38,43 @@ static const char key_usage[] =
     "or\n"
     "       --data DIR (the folder of a cell that is stopped)\n";
 
-/* The key to FILE (new, mode 0600) or to standard output. */
-static bw_status hand_over(bw_ctx *ctx, const char *file, const char *text)
+/* FILE for a key (new, mode 0600) is made before the key: one that cannot be handed over
+ * would be in force and nobody's. No FILE: standard output, *fd = -1. */
+static bw_status out_open(bw_ctx *ctx, const char *file, int *fd)
+{
+    *fd = -1;
+    if (file)
+        *fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return file && *fd < 0
+               ? bw_fail(ctx, BW_EIO, "no key was made: %s: %s", file, strerror(errno))
+               : BW_OK;
+}
+
+static void out_drop(const char *file, int fd)
+{
+    if (fd >= 0) {
+        (void)close(fd);
+        (void)unlink(file);
+    }
+}
+
+/* The key to the opened file, which is closed, or to standard output. */
+static bw_status hand_over(bw_ctx *ctx, const char *file, int *out, const char *text)
 {
     char line[BW_KEY_TEXT + 2];
     int n = snprintf(line, sizeof line, "%s\n", text);
     bw_status s = BW_OK;
     if (n < 0 || (size_t)n >= sizeof line)
         return bw_fail(ctx, BW_EINTERNAL, "a key has an odd length");
-    if (!file) {
+    if (*out < 0) {
         s = bw_cli_say(line, (size_t)n) == 0
                 ? BW_OK
                 : bw_fail(ctx, BW_EIO, "standard output is closed");
     } else {
-        int fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-        int err = fd < 0 ? errno : bw_write_all(fd, line, (size_t)n);
-        if (fd >= 0 && close(fd) != 0 && err == 0)
+        int err = bw_write_all(*out, line, (size_t)n);
+        if (close(*out) != 0 && err == 0)
             err = errno;
+        *out = -1;
         if (err != 0)
             s = bw_fail(ctx, BW_EIO, "%s: %s", file, strerror(err));
     }
@@ -86,6 +106,9 @@ static bw_status init_policies(bw_ctx *ctx, const char *dir, const bw_config *c)
         text = pack.policies;
     }
     if (s == BW_OK && c->cell_country.len > 0 &&
+        !bw_catalogue_has_country(catalogue, c->cell_country))
+        s = bw_fail(ctx, BW_EINVALID, "cell.country is not in the catalogue");
+    if (s == BW_OK && c->cell_country.len > 0 &&
         c->cell_operator.len > 0) { /* a trial start */
         bw_authority_options o = {.schema = pack.schema,
                                   .policies = text,
@@ -115,7 +138,7 @@ static bw_status init_config(bw_ctx *ctx, const char *dir, const bw_config *c)
 }
 
 static bw_status init_admin(bw_ctx *ctx, const char *dir, const bw_config *c,
-                            const init_options *o)
+                            const init_options *o, int *out)
 {
     static const bw_str roles[] = {{"admin", 5}};
     bw_keys *keys = NULL;
@@ -133,7 +156,7 @@ static bw_status init_admin(bw_ctx *ctx, const char *dir, const bw_config *c,
     if (s == BW_OK)
         s = bw_keys_add(ctx, keys, &r, text, id);
     if (s == BW_OK)
-        s = hand_over(ctx, o->key_file, text);
+        s = hand_over(ctx, o->key_file, out, text);
     sodium_memzero(text, sizeof text);
     bw_keys_close(keys);
     return s;
@@ -142,7 +165,7 @@ static bw_status init_admin(bw_ctx *ctx, const char *dir, const bw_config *c,
 static bw_status init_run(bw_ctx *ctx, init_options *o)
 {
     bw_config c;
-    int lock = -1;
+    int lock = -1, out = -1;
     const char *dir = o->set.data;
     const char *marker = bw_path_join(ctx, dir, "cell.json");
     bw_status s = marker ? bw_dir_make(ctx, dir) : bw_fail_nomem(ctx);
@@ -153,6 +176,8 @@ static bw_status init_run(bw_ctx *ctx, init_options *o)
     if (s == BW_OK)
         s = bw_cli_config(ctx, &o->set, &c);
     if (s == BW_OK)
+        s = out_open(ctx, o->key_file, &out);
+    if (s == BW_OK)
         s = init_policies(ctx, dir, &c);
     if (s == BW_OK)
         s = bw_keys_create(ctx, dir);
@@ -161,10 +186,11 @@ static bw_status init_run(bw_ctx *ctx, init_options *o)
     if (s == BW_OK)
         s = init_config(ctx, dir, &c);
     if (s == BW_OK)
-        s = init_admin(ctx, dir, &c, o);
+        s = init_admin(ctx, dir, &c, o, &out);
     if (s == BW_OK)
         s = bw_folder_mark(ctx, dir,
                            false); /* last: a half-made folder is no data folder */
+    out_drop(o->key_file, out);
     if (lock >= 0)
         (void)close(lock);
     return s;
@@ -174,6 +200,8 @@ int bw_cli_init(int argc, char **argv)
 {
     init_options o = {0};
     int code = 0;
+    if (bw_cli_help(argc, argv))
+        return bw_cli_say(init_usage, sizeof init_usage - 1);
     for (int i = 1; i < argc;) {
         const char **at = NULL;
         int n = bw_cli_setting(&o.set, argc, argv, i);
@@ -190,11 +218,11 @@ int bw_cli_init(int argc, char **argv)
             n = 2;
         }
         if (n <= 0)
-            return bw_cli_usage(init_usage);
+            return bw_cli_wrong(argc, argv, i, n, init_usage);
         i += n;
     }
     if (!o.set.data)
-        return bw_cli_usage(init_usage);
+        return bw_cli_missing("init", "--data DIR is", init_usage);
     bw_ctx *ctx = bw_ctx_new(0);
     if (!ctx || bw_harden(ctx) != BW_OK || init_run(ctx, &o) != BW_OK)
         code = bw_cli_fail(ctx, "init");
@@ -287,8 +315,9 @@ static bw_status key_json(bw_ctx *ctx, const key_options *o, bw_str *out)
 }
 
 static bw_status key_add_local(bw_ctx *ctx, const bw_config *c, const char *dir,
-                               bw_keys *keys, bw_str text, const char *out)
+                               bw_keys *keys, bw_str text, const char *file)
 {
+    int out = -1;
     bw_json *body;
     bw_key_record r;
     bw_pack pack;
@@ -303,9 +332,12 @@ static bw_status key_add_local(bw_ctx *ctx, const bw_config *c, const char *dir,
     if (s == BW_OK)
         s = bw_v1_key_check(ctx, catalogue, body, &r);
     if (s == BW_OK)
+        s = out_open(ctx, file, &out);
+    if (s == BW_OK)
         s = bw_keys_add(ctx, keys, &r, key, id);
     if (s == BW_OK)
-        s = hand_over(ctx, out, key);
+        s = hand_over(ctx, file, &out, key);
+    out_drop(file, out);
     if (s == BW_OK)
         (void)fprintf(stderr, "key %s was made\n", id);
     sodium_memzero(key, sizeof key);
@@ -364,17 +396,21 @@ static bw_status key_local(bw_ctx *ctx, const char *verb, key_options *o)
 static bw_status key_remote_add(bw_ctx *ctx, bw_client *client, const key_options *o)
 {
     bw_str text;
-    const bw_json *answer;
+    const bw_json *answer = NULL;
+    int out = -1;
     bw_status s = key_json(ctx, o, &text);
     if (s == BW_OK)
+        s = out_open(ctx, o->out, &out);
+    if (s == BW_OK)
         s = bw_client_json(ctx, client, "POST", "/v1/keys", text, &answer);
-    if (s != BW_OK)
-        return s;
-    const bw_json *key = bw_json_get(answer, "key");
+    const bw_json *key = s == BW_OK ? bw_json_get(answer, "key") : NULL;
     const char *c =
         key && key->kind == BW_JSON_STRING ? bw_arena_cstr(ctx, key->str) : NULL;
-    return c ? hand_over(ctx, o->out, c)
-             : bw_fail(ctx, BW_EINTERNAL, "the cell's answer has no key");
+    if (s == BW_OK)
+        s = c ? hand_over(ctx, o->out, &out, c)
+              : bw_fail(ctx, BW_EINTERNAL, "the cell's answer has no key");
+    out_drop(o->out, out);
+    return s;
 }
 
 static bw_status key_remote(bw_ctx *ctx, const char *verb, const key_options *o)
@@ -408,6 +444,8 @@ int bw_cli_key(int argc, char **argv)
     key_options o = {0};
     const char *verb = argc > 1 ? argv[1] : "";
     int code = 0;
+    if (bw_cli_help(argc, argv))
+        return bw_cli_say(key_usage, sizeof key_usage - 1);
     if (strcmp(verb, "add") != 0 && strcmp(verb, "list") != 0 &&
         strcmp(verb, "revoke") != 0)
         return bw_cli_usage(key_usage);
@@ -421,11 +459,19 @@ int bw_cli_key(int argc, char **argv)
             n = 2;
         }
         if (n <= 0)
-            return bw_cli_usage(key_usage);
+            return bw_cli_wrong(argc, argv, i, n, key_usage);
         i += n;
     }
     if (!o.set.data == !(o.client.url || o.client.key_file))
-        return bw_cli_usage(key_usage);
+        return bw_cli_missing("key", "one of --url and --data (not both) is", key_usage);
+    if (strcmp(verb, "add") == 0 && (!o.principal || !o.tenant || !o.seat))
+        return bw_cli_missing("key",
+                              !o.principal ? "--principal is"
+                              : !o.tenant  ? "--tenant is"
+                                           : "--seat is",
+                              key_usage);
+    if (strcmp(verb, "revoke") == 0 && !o.id)
+        return bw_cli_missing("key", "--id is", key_usage);
     bw_ctx *ctx = bw_ctx_new(0);
     bw_status s = ctx ? bw_harden(ctx) : BW_ENOMEM;
     if (s == BW_OK)

@@ -138,6 +138,8 @@ int bw_cli_policy(int argc, char **argv)
     policy_bench b = {0};
     const char *words[3] = {NULL, NULL, NULL};
     size_t nwords = 0, failed = 0;
+    if (bw_cli_help(argc, argv))
+        return bw_cli_say(policy_usage, sizeof policy_usage - 1);
     for (int i = 1; i < argc;) {
         int n = bw_cli_setting(&set, argc, argv, i);
         if (n == 0 && argv[i][0] != '-' && nwords < 3) {
@@ -145,7 +147,7 @@ int bw_cli_policy(int argc, char **argv)
             n = 1;
         }
         if (n <= 0)
-            return bw_cli_usage(policy_usage);
+            return bw_cli_wrong(argc, argv, i, n, policy_usage);
         i += n;
     }
     bool check = nwords == 2 && strcmp(words[0], "check") == 0;
@@ -197,6 +199,8 @@ int bw_cli_audit(int argc, char **argv)
     uint8_t hash[BW_AUDIT_HASH] = {0};
     bw_audit_report rep;
     char hex[2 * BW_AUDIT_HASH + 1];
+    if (bw_cli_help(argc, argv))
+        return bw_cli_say(audit_usage, sizeof audit_usage - 1);
     if (argc < 2 || strcmp(argv[1], "verify") != 0)
         return bw_cli_usage(audit_usage);
     for (int i = 2; i < argc; i++) {
@@ -208,7 +212,7 @@ int bw_cli_audit(int argc, char **argv)
         else if (argv[i][0] != '-' && !dir)
             dir = argv[i];
         else
-            return bw_cli_usage(audit_usage);
+            return bw_cli_wrong(argc, argv, i, 0, audit_usage);
     }
     if (!dir == !data)
         return bw_cli_usage(audit_usage);
@@ -236,7 +240,7 @@ static const char doctor_usage[] =
     "       bailiwick doctor --url URL --key-file FILE [--purpose P]\n"
     "The first looks at a data folder; the second asks a running cell what this key "
     "may do with\n"
-    "its own default labels, and why not.\n";
+    "its own default labels, and why not; and what it may query for which purpose.\n";
 
 static int problems;
 
@@ -318,6 +322,9 @@ static void doctor_folder(bw_ctx *ctx, bw_cli_settings *set)
         const char *dir = bw_arena_cstr(ctx, c.model_folder);
         const char *model = dir ? bw_path_join(ctx, dir, "model.safetensors") : NULL;
         note(model && bw_file_exists(model), "the model folder has its weights", "");
+    } else {
+        (void)printf("      no model.folder is set: `ingest` and dense or hybrid `query` are "
+                     "refused\n");
     }
 }
 
@@ -345,6 +352,48 @@ static void ask_action(bw_ctx *ctx, bw_client *client, const char *action,
          action, line);
 }
 
+/* How many classes of data the key may ask for under a purpose (NULL: as it comes). */
+static void count_classes(bw_ctx *ctx, const bw_client_options *o, const char *purpose)
+{
+    bw_client_options as = *o;
+    bw_client *client = NULL;
+    const bw_json *answer;
+    if (purpose)
+        as.purpose = purpose;
+    bw_status s = bw_client_open(ctx, &as, &client);
+    if (s == BW_OK)
+        s = bw_client_json(ctx, client, "GET", "/v1/classes", (bw_str){NULL, 0}, &answer);
+    const bw_json *classes = s == BW_OK ? bw_json_get(answer, "classes") : NULL;
+    if (s == BW_OK)
+        (void)printf("      %s%s: %u of the stored label sets may be queried\n",
+                     purpose ? "for the purpose " : "as asked", purpose ? purpose : "",
+                     classes ? classes->count : 0u);
+    else
+        (void)printf("      %s: %s\n", purpose ? purpose : "as asked",
+                     bw_ctx_message(ctx));
+    bw_client_close(client);
+}
+
+/* Why a query may come back empty: data kept for a purpose is shown for it alone. */
+static void doctor_purposes(bw_ctx *ctx, const bw_client_options *o, const bw_json *who)
+{
+    const bw_json *claimed = bw_json_get(who, "purpose"), *e = NULL;
+    const bw_json *own = bw_json_get(bw_json_get(who, "key"), "purposes");
+    bool none = claimed && bw_str_is(claimed->str, "");
+    if (none)
+        (void)printf("      no purpose is claimed (--purpose or x-bailiwick-purpose, else "
+                     "the key's default):\n"
+                     "      data that is kept for a purpose stays hidden\n");
+    count_classes(ctx, o, NULL);
+    if (!none || !own || bw_json_elements(ctx, own, &e) != BW_OK)
+        return;
+    for (; e; e = e->next) {
+        const char *p = bw_arena_cstr(ctx, e->str);
+        if (p)
+            count_classes(ctx, o, p);
+    }
+}
+
 static void doctor_cell(bw_ctx *ctx, const bw_client_options *o)
 {
     static const char *const actions[] = {"Query", "Store", "Delete", "Relabel"};
@@ -359,6 +408,8 @@ static void doctor_cell(bw_ctx *ctx, const bw_client_options *o)
     if (s == BW_OK)
         (void)printf("      %.*s\n", (int)(who->raw.len < 1000 ? who->raw.len : 1000),
                      who->raw.ptr);
+    if (s == BW_OK)
+        doctor_purposes(ctx, o, who);
     if (s == BW_OK && !labels)
         (void)printf("      the key has no default labels: writes must say _labels\n");
     for (size_t i = 0; labels && i < 4; i++)
@@ -370,12 +421,14 @@ int bw_cli_doctor(int argc, char **argv)
 {
     bw_cli_settings set = {0};
     bw_client_options client = {0};
+    if (bw_cli_help(argc, argv))
+        return bw_cli_say(doctor_usage, sizeof doctor_usage - 1);
     for (int i = 1; i < argc;) {
         int n = bw_cli_setting(&set, argc, argv, i);
         if (n == 0)
             n = bw_client_option(&client, argc, argv, i);
         if (n <= 0)
-            return bw_cli_usage(doctor_usage);
+            return bw_cli_wrong(argc, argv, i, n, doctor_usage);
         i += n;
     }
     bool remote = client.url || client.key_file;

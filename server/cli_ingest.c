@@ -403,11 +403,14 @@ static int take_options(job *j, int argc, char **argv)
             j->folder = argv[i];
             n = 1;
         } else if (n == 0) {
-            return bw_cli_usage(usage);
+            return bw_cli_wrong(argc, argv, i, n, usage);
         }
         i += n;
     }
-    return j->folder && j->collection ? 0 : bw_cli_usage(usage);
+    if (!j->folder || !j->collection)
+        return bw_cli_missing("ingest", j->folder ? "--collection is" : "the folder is",
+                              usage);
+    return 0;
 }
 
 static int summary(const job *j)
@@ -432,7 +435,7 @@ static int summary(const job *j)
 int bw_cli_ingest(int argc, char **argv)
 {
     static job j; /* large */
-    if (argc == 2 && strcmp(argv[1], "--help") == 0)
+    if (bw_cli_help(argc, argv))
         return bw_cli_say(usage, sizeof usage - 1);
     j = (job){.ctx = bw_ctx_new(0),
               .scratch = bw_ctx_new((size_t)256 << 20),

@@ -50,10 +50,24 @@ static int take_options(ask *a, int argc, char **argv)
             n = 1;
         }
         if (n == 0)
-            return bw_cli_usage(usage);
+            return bw_cli_wrong(argc, argv, i, n, usage);
         i += n;
     }
-    return a->text && a->collection ? 0 : bw_cli_usage(usage);
+    if (!a->text || !a->collection)
+        return bw_cli_missing("query", a->text ? "--collection is" : "the question is",
+                              usage);
+    return 0;
+}
+
+/* The cell would say so as well, but with a place in a body that nobody has seen. */
+static bw_status check_filter(bw_ctx *ctx, const ask *a)
+{
+    bw_json *root;
+    char why[160];
+    if (!a->filter || bw_json_parse(ctx, bw_str_c(a->filter), BW_JSON_REQUEST, &root) == BW_OK)
+        return BW_OK;
+    (void)snprintf(why, sizeof why, "%s", bw_ctx_message(ctx));
+    return bw_fail(ctx, BW_EINVALID, "--filter: %s", why);
 }
 
 static void request_body(const ask *a, bw_buf *b)
@@ -106,7 +120,25 @@ static void print_hit(const bw_json *hit, unsigned rank)
     (void)printf("\n");
 }
 
-static int print_answer(bw_ctx *ctx, const ask *a, const bw_json *answer)
+/* Nothing was found: that the request claims no purpose is the usual reason, and the
+ * caller's own affair, so it may be said. */
+static void explain_nothing(bw_ctx *ctx, const ask *a, bw_client *client)
+{
+    const bw_json *who;
+    (void)bw_cli_say("no hits\n", 8);
+    if (!a->connect.key_file ||
+        bw_client_json(ctx, client, "GET", "/v1/whoami", (bw_str){NULL, 0}, &who) != BW_OK)
+        return;
+    const bw_json *purpose = bw_json_get(who, "purpose");
+    if (purpose && bw_str_is(purpose->str, ""))
+        (void)fprintf(stderr,
+                      "bailiwick query: no purpose is claimed (--purpose, or the key's "
+                      "default), and data\nkept for a purpose is shown for that purpose "
+                      "only; `bailiwick doctor --url … --key-file …`\ntells what the key "
+                      "may claim\n");
+}
+
+static int print_answer(bw_ctx *ctx, const ask *a, bw_client *client, const bw_json *answer)
 {
     unsigned rank = 0;
     if (a->json) {
@@ -121,7 +153,7 @@ static int print_answer(bw_ctx *ctx, const ask *a, const bw_json *answer)
     for (; e; e = e->next)
         print_hit(e, ++rank);
     if (rank == 0)
-        (void)printf("no hits\n");
+        explain_nothing(ctx, a, client);
     const bw_json *plan = bw_json_get_value(answer, "explain");
     if (plan)
         (void)printf("plan: %.*s\n", (int)plan->raw.len, plan->raw.ptr);
@@ -134,7 +166,7 @@ int bw_cli_query(int argc, char **argv)
     bw_client *client = NULL;
     const bw_json *answer;
     bw_buf body = {0};
-    if (argc == 2 && strcmp(argv[1], "--help") == 0)
+    if (bw_cli_help(argc, argv))
         return bw_cli_say(usage, sizeof usage - 1);
     int code = take_options(&a, argc, argv);
     if (code)
@@ -144,12 +176,14 @@ int bw_cli_query(int argc, char **argv)
     if (!s)
         s = bw_client_open(ctx, &a.connect, &client);
     if (!s)
+        s = check_filter(ctx, &a);
+    if (!s)
         request_body(&a, &body);
     if (!s)
         s = body.failed ? bw_fail_nomem(ctx)
                         : bw_client_json(ctx, client, "POST", "/v1/query",
                                          bw_buf_view(&body), &answer);
-    code = s ? bw_cli_fail(ctx, "query") : print_answer(ctx, &a, answer);
+    code = s ? bw_cli_fail(ctx, "query") : print_answer(ctx, &a, client, answer);
     bw_buf_clear(&body);
     bw_client_close(client);
     bw_ctx_free(ctx);

@@ -276,7 +276,20 @@ static bw_str error_text(bw_ctx *ctx, bw_str answer)
     const bw_json *v1 = bw_json_get(bw_json_get(root, "error"), "message");
     const bw_json *qdrant = bw_json_get(bw_json_get(root, "status"), "error");
     const bw_json *text = v1 ? v1 : qdrant;
-    return text && text->kind == BW_JSON_STRING ? text->str : answer;
+    if (!text || text->kind != BW_JSON_STRING)
+        return answer;
+    /* Which field it is about, unless the text begins with it. */
+    const bw_json *at = bw_json_get(bw_json_get(root, "error"), "pointer");
+    bw_str field = at && at->kind == BW_JSON_STRING ? at->str : (bw_str){NULL, 0};
+    if (field.len > 1 && field.len < 100 &&
+        !(text->str.len >= field.len - 1 &&
+          memcmp(text->str.ptr, field.ptr + 1, field.len - 1) == 0)) {
+        const char *both =
+            bw_arena_printf(ctx, "%.*s: %.*s", (int)field.len, field.ptr,
+                            (int)(text->str.len < 220 ? text->str.len : 220), text->str.ptr);
+        return both ? bw_str_c(both) : text->str;
+    }
+    return text->str;
 }
 
 bw_status bw_client_json(bw_ctx *ctx, bw_client *c, const char *method,

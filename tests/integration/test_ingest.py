@@ -293,6 +293,23 @@ def test_the_query_command_prints_hits(paris):
     assert command(paris, "query", "x", key="nurse").returncode == 2
 
 
+def test_the_command_and_doctor_tell_a_purpose_that_is_not_claimed(paris):
+    key = paris.post("/v1/keys", {"principal": "tacit", "tenant": "demo", "seat": "FR", "clearance": 3,
+                                  "roles": ["reader"], "purposes": ["care", "search"], "safeguards": []})
+    assert key.status == 200, key
+    (paris.folder / "tacit").write_text(key.json()["key"] + "\n")
+    silent = command(paris, "query", "records", "--collection", "house", key="tacit")
+    assert silent.returncode == 0 and silent.stdout == "no hits\n" and "no purpose is claimed" in silent.stderr, silent
+    said = command(paris, "query", "records", "--collection", "house", "--purpose", "care", key="tacit")
+    assert said.returncode == 0 and "1. " in said.stdout and not said.stderr, said
+    doctor = command(paris, "doctor", key="tacit")
+    assert doctor.returncode == 0 and "no purpose is claimed" in doctor.stdout, doctor
+    assert "as asked: 0 of" in doctor.stdout and "purpose care: 2 of" in doctor.stdout, doctor
+    assert "no purpose is claimed" not in command(paris, "doctor", key="nurse").stdout
+    bad = command(paris, "query", "x", "--collection", "house", "--filter", "{bad", key="tacit")
+    assert bad.returncode == 1 and "--filter" in bad.stderr and "byte 1" in bad.stderr, bad
+
+
 def test_a_reader_may_not_ingest(paris):
     r = paris.post("/v1/ingest", {"collection": "house", "source": "x", "text": "t", "labels": {
         "regimes": ["none"], "residency": ["FR"], "sensitivity": 0, "purposes": ["care"]}}, key=paris.keys["nurse"])

@@ -30,6 +30,55 @@ def test_cli__help_and_version():
     for args in ([], ["nope"], ["serve"], ["init"], ["key"], ["key", "nope"], ["audit"], ["policy"], ["doctor"],
                  ["serve", "--nope"], ["serve", "--data"]):
         assert run(*args).returncode == 2, args
+    for command in ("serve", "init", "key", "config", "policy", "audit", "doctor", "ingest", "query"):
+        for words in ([command, "--help"], [command, "add", "-h"]):
+            r = run(*words)
+            assert r.returncode == 0 and r.stdout.startswith("Usage: bailiwick " + command) and not r.stderr, words
+
+
+def test_cli__says_what_is_missing_or_wrong(tmp_path):
+    for args, said in ((["serve"], "--data DIR is missing"), (["init"], "--data DIR is missing"),
+                       (["serve", "--dta", "x"], "--dta "), (["config", "--key=SECRET"], "--key "),
+                       (["query", "x"], "--collection is missing"), (["query"], "the question is missing"),
+                       (["query", "x", "--collection", "c", "--limit", "0"], "--limit "),
+                       (["ingest", "DIR"], "--collection is missing"), (["ingest", "a", "SECRET"], "word 2 "),
+                       (["key", "add", "--principal", "x"], "one of --url and --data"),
+                       (["key", "add", "--data", "d", "--principal", "x", "--tenant", "t"], "--seat is missing"),
+                       (["key", "revoke", "--data", "d"], "--id is missing")):
+        r = run(*args)
+        assert r.returncode == 2 and said in r.stderr.split("\n")[0] and "Usage: " in r.stderr, (args, r.stderr)
+        assert "SECRET" not in r.stderr and not r.stdout
+    r = run("serve", "--data", tmp_path / "typo")
+    assert r.returncode == 1 and "bailiwick init" in r.stderr
+    r = run("init", "--data", tmp_path / "x", "--set", "cell.country=QQ", "--set", "cell.operator=me")
+    assert r.returncode == 1 and "cell.country" in r.stderr and not r.stdout
+
+
+def test_key__none_is_made_that_cannot_be_handed_over(tmp_path):
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    data = tmp_path / "d"
+    r = run("init", "--data", data, "--admin-key-file", taken, *PLACE)
+    assert r.returncode == 1 and "no key was made" in r.stderr
+    assert run("init", "--data", data, "--admin-key-file", tmp_path / "k", *PLACE).returncode == 0
+    before = run("key", "list", "--data", data).stdout
+    who = ["--principal", "ana", "--tenant", "acme", "--seat", "FR"]
+    for out in (taken, tmp_path / "none" / "k"):
+        r = run("key", "add", "--data", data, "--out", out, *who)
+        assert r.returncode == 1 and "no key was made" in r.stderr
+    # A record that is refused leaves no file, on a running cell either.
+    assert run("key", "add", "--data", data, "--out", tmp_path / "n", *who, "--clearance", "9").returncode == 1
+    with Cell(dev=False, country="FR", operator="eucloud") as c:
+        key = tmp_path / "admin"
+        key.write_text(c.admin_key + "\n")
+        at = ["--url", c.url, "--key-file", key]
+        ids = run("key", "list", *at).stdout
+        r = run("key", "add", *at, "--out", tmp_path / "n", *who[:-1], "QQ")
+        assert r.returncode == 1 and "/seat" in r.stderr, r.stderr
+        assert run("key", "add", *at, "--out", taken, *who).returncode == 1
+        assert run("key", "list", *at).stdout == ids
+    assert not (tmp_path / "n").exists() and taken.read_text() == "mine"
+    assert run("key", "list", "--data", data).stdout == before
 
 
 def test_config__prints_every_setting_documented():
