@@ -360,8 +360,23 @@ static void drop_aliases_of(bw_engine *e, uint64_t uid)
     e->naliases = k;
 }
 
+/* Under c->write, so no writer brings a class between the look and the drop. */
+static bool all_judged(const bw_collection *c, const bw_permit *judged)
+{
+    for (uint32_t i = 0; judged && i < c->nparts; i++)
+        if (!bw_permit_has(judged, &c->parts[i]->id.class_id))
+            return false;
+    return true;
+}
+
 bw_status bw_collection_drop(bw_ctx *ctx, bw_engine *e, bw_str tenant, bw_str name,
                              bool *existed)
+{
+    return bw_collection_drop_judged(ctx, e, tenant, name, NULL, existed);
+}
+
+bw_status bw_collection_drop_judged(bw_ctx *ctx, bw_engine *e, bw_str tenant,
+                                    bw_str name, const bw_permit *judged, bool *existed)
 {
     *existed = false;
     pthread_rwlock_rdlock(&e->names);
@@ -378,6 +393,8 @@ bw_status bw_collection_drop(bw_ctx *ctx, bw_engine *e, bw_str tenant, bw_str na
     bool mine = !c->dropped;
     if (!numbers)
         st = BW_ENOMEM;
+    if (st == BW_OK && mine && !all_judged(c, judged))
+        st = bw_fail(ctx, BW_ECONFLICT, "the collection has a new class");
     if (st == BW_OK && mine) {
         pthread_mutex_lock(&e->catalogue_lock);
         st = bw_catalogue_collection_drop(ctx, &e->catalogue, c->uid);

@@ -105,8 +105,9 @@ BW_MUST_USE bw_status bw_gate_manage(bw_request *r, bw_str collection);
 /* Before a collection is dropped: BW_EDENIED (451) when a class that the caller sees may not
  * be deleted, or when a policy forbids Delete of any class in it (a legal hold), seen or
  * not. Absent: BW_OK. Classes that are merely not the caller's go with the collection:
- * dropping it is ManageCollection's right. */
-BW_MUST_USE bw_status bw_gate_drop(bw_request *r, bw_str collection);
+ * dropping it is ManageCollection's right. *judged: the classes that were looked at, for
+ * bw_collection_drop_judged (a writer may bring a held one meanwhile). */
+BW_MUST_USE bw_status bw_gate_drop(bw_request *r, bw_str collection, bw_permit *judged);
 /* The label set of a class as JSON text (canonical form), for answers; in ctx's arena. */
 BW_MUST_USE bw_status bw_gate_label_text(bw_request *r, const bw_class_id *class_id, bw_str *out);
 /* The keyed hash of a data subject's id (BLAKE2b under a secret of this cell, as hex), for

@@ -8,6 +8,8 @@
  * bw_gate_drop). */
 #include "qdrant.h"
 
+enum { DROP_TURNS = 8 };
+
 static bw_str tenant_of(const bw_request *r)
 {
     return r->caller->principal.tenant;
@@ -183,6 +185,25 @@ bw_status bw_qdrant_collection_update(bw_request *r, bw_response *response)
         &c, s == BW_OK ? bw_qdrant__answer_true(r->ctx, response, true) : s);
 }
 
+/* What is judged is what is dropped: a class that a writer brings in between is judged
+ * in the next turn. */
+static bw_status drop(bw_qdrant_call *c, bool *existed)
+{
+    bw_request *r = c->r;
+    bw_permit judged;
+    bw_status s = BW_ECONFLICT;
+    for (int turn = 0; s == BW_ECONFLICT && turn < DROP_TURNS; turn++) {
+        s = bw_gate_drop(r, r->args[0], &judged);
+        if (s == BW_OK)
+            s = bw_collection_drop_judged(r->ctx, bw_server_engine(r->server),
+                                          tenant_of(r), r->args[0], &judged, existed);
+    }
+    if (s == BW_ECONFLICT)
+        return bw_fail(r->ctx, BW_EUNAVAILABLE,
+                       "Service unavailable: the collection is being written to");
+    return s == BW_OK ? BW_OK : bw_qdrant__engine_failed(c, s);
+}
+
 /* 200 with false when there is none (or none that the caller may see). An alias names a
  * collection in reads; dropping by it is refused by saying that there is none. */
 bw_status bw_qdrant_collection_delete(bw_request *r, bw_response *response)
@@ -191,15 +212,7 @@ bw_status bw_qdrant_collection_delete(bw_request *r, bw_response *response)
     bool existed = false;
     bw_status s = bw_qdrant__begin(&c, r, response, false);
     if (s == BW_OK)
-        s = bw_gate_drop(r, r->args[0]);
-    if (s == BW_OK) {
-        s = bw_collection_drop(r->ctx, bw_server_engine(r->server), tenant_of(r),
-                               r->args[0], &existed);
-        if (s == BW_ENOTFOUND)
-            s = BW_OK;
-        else if (s != BW_OK)
-            s = bw_qdrant__engine_failed(&c, s);
-    }
+        s = drop(&c, &existed);
     return bw_qdrant__end(
         &c, s == BW_OK ? bw_qdrant__answer_true(r->ctx, response, existed) : s);
 }

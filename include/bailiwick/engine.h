@@ -64,6 +64,11 @@ typedef struct bw_collection_info {
  * settings and labels of `info`; indexes must be empty. */
 BW_MUST_USE bw_status bw_collection_create(bw_ctx *ctx, bw_engine *engine,
                                            const bw_collection_info *info);
+/* The same, but only while every class in it is one of `judged` (decided to be removable):
+ * BW_ECONFLICT and nothing removed when a writer has brought another one meanwhile. */
+BW_MUST_USE bw_status bw_collection_drop_judged(bw_ctx *ctx, bw_engine *engine, bw_str tenant,
+                                                bw_str name, const bw_permit *judged,
+                                                bool *existed);
 /* Removes the collection with its classes, files and aliases. *existed tells. */
 BW_MUST_USE bw_status bw_collection_drop(bw_ctx *ctx, bw_engine *engine, bw_str tenant,
                                          bw_str name, bool *existed);

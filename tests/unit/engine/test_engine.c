@@ -125,6 +125,32 @@ static void test_collection_drop__takes_files_and_aliases(void **state)
     assert_int_equal(access(path, F_OK) != 0, 1); /* numbers are never used again */
 }
 
+static void test_collection_drop__spares_a_class_that_nobody_judged(void **state)
+{
+    cell *c = *state;
+    const bw_class_id *have;
+    size_t n;
+    bool existed;
+    cell_collection(c, 4, BW_METRIC_DOT, 3);
+    cell_upsert_range(c, 1, 1, 10, 4);
+    OK(bw_collection_classes(c->ctx, c->engine, TENANT, NAME, &have, &n));
+    bw_permit judged = {have, n};
+    cell_upsert_range(c, 2, 20, 30, 4); /* a writer between the decision and the drop */
+    assert_int_equal(
+        bw_collection_drop_judged(c->ctx, c->engine, TENANT, NAME, &judged, &existed),
+        BW_ECONFLICT);
+    assert_false(existed);
+    cell_reopen(c);
+    bw_view both = cell_view(c, 1, 2);
+    assert_int_equal(bw_bitmap_count(bw_snapshot_live(both.parts[0])), 9);
+    assert_int_equal(bw_bitmap_count(bw_snapshot_live(both.parts[1])), 10);
+    bw_view_close(&both);
+    OK(bw_collection_classes(c->ctx, c->engine, TENANT, NAME, &have, &n));
+    judged = (bw_permit){have, n};
+    OK(bw_collection_drop_judged(c->ctx, c->engine, TENANT, NAME, &judged, &existed));
+    assert_true(existed);
+}
+
 static void test_alias_apply__is_all_or_none(void **state)
 {
     cell *c = *state;
@@ -302,6 +328,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_collection_create__names_are_a_tenants_own,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_collection_drop__spares_a_class_that_nobody_judged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_collection_drop__takes_files_and_aliases,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_alias_apply__is_all_or_none, setup,
