@@ -20,6 +20,15 @@ static bw_status deny(run *r, const bw_class_id *id)
     return bw_fail(r->o->ctx, BW_EDENIED, "the policy forbids this write");
 }
 
+/* A write over what a class already holds ends it, as a delete would: who may add to a
+ * class but not delete from it (a legal hold) adds only. What this call itself has put
+ * there is no loss; a copy that the caller cannot see does not show by a denial. */
+static bool would_end(const run *r, const bw_overlay_class *k, const bw_staged *s)
+{
+    return k->readable && s->base != BW_ROW_NONE &&
+           !bw_permit_has(&r->o->access->remove, &k->id);
+}
+
 /* ---- vectors ---- */
 
 static int32_t find_vector(const bw_collection_info *info, bw_str name)
@@ -178,9 +187,12 @@ static bw_status upsert_one(run *r, const bw_op *op, const bw_point *p,
     if (st != BW_OK)
         return st;
     bw_staged *s;
-    st = bw_overlay_stage(o, bw_overlay_class_get(o, &p->class_id), &p->id, &s);
+    bw_overlay_class *own = bw_overlay_class_get(o, &p->class_id);
+    st = bw_overlay_stage(o, own, &p->id, &s);
     if (st != BW_OK)
         return st;
+    if (would_end(r, own, s))
+        return deny(r, &own->id);
     uint32_t nvec = o->view.info.nvectors;
     s->present = s->touched = true;
     s->payload = p->payload;
@@ -312,6 +324,8 @@ static bw_status change_one(run *r, const bw_op *op, bw_overlay_class *k,
         return deny(r, &k->id);
     bw_staged *s;
     bw_status st = bw_overlay_stage(r->o, k, id, &s);
+    if (st == BW_OK && would_end(r, k, s))
+        return deny(r, &k->id);
     bw_str before = st == BW_OK ? s->payload : (bw_str){NULL, 0};
     if (st == BW_OK)
         st = fn(r, op, s);
@@ -376,6 +390,8 @@ static bw_status update_vectors_one(run *r, const bw_point *p)
         bw_status st = bw_overlay_stage(r->o, k, &p->id, &s);
         if (st != BW_OK)
             return st;
+        if (would_end(r, k, s))
+            return deny(r, &k->id);
         set_vectors(&r->o->view.info, p, s);
         s->touched = found = true;
         r->result->points_changed++;

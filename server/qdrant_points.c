@@ -39,14 +39,12 @@ static bw_status upsert_op(bw_qdrant_call *c, const bw_json *body, bw_op *op)
 static bw_action denied_action(const bw_access *access, const bw_op *ops, size_t n,
                                const bw_class_id *id)
 {
-    bool deletes = false, changes = false;
-    for (size_t i = 0; i < n; i++) {
-        deletes |= ops[i].kind == BW_OP_DELETE;
+    bool changes = false;
+    for (size_t i = 0; i < n; i++)
         changes |= ops[i].kind != BW_OP_DELETE;
-    }
     if (changes && !bw_permit_has(&access->store, id))
         return BW_ACTION_STORE;
-    if (deletes && !bw_permit_has(&access->remove, id))
+    if (!bw_permit_has(&access->remove, id))
         return BW_ACTION_DELETE;
     return BW_ACTION_RELABEL;
 }

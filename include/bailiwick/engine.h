@@ -162,8 +162,9 @@ typedef struct bw_op {
 
 /* What the decision lets this write touch. A point in a class outside `read` counts
  * as absent. A visible point whose class is outside the set that the operation
- * needs (remove for deletes, store for changes, relabel for moves out of a class)
- * fails the whole call with BW_EDENIED and *denied_class. */
+ * needs (remove for deletes; store for changes, and remove, too, for those of a point
+ * that was there: they end it; relabel for moves out of a class) fails the whole call
+ * with BW_EDENIED and *denied_class. */
 typedef struct bw_access {
     bw_permit read, store, remove, relabel;
 } bw_access;

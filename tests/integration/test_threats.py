@@ -419,6 +419,27 @@ def test_hold__a_collection_with_held_points_is_not_dropped(cell):
     assert cell.delete("/collections/free", key=cell.low).json()["result"] is True
 
 
+def test_hold__what_is_held_is_not_written_over(cell):
+    """An upsert (also one that expires at once) or a payload call ended what was held."""
+    make(cell, "kept", cell.boss, [point(1, HELD, s="evidence", page_content="evidence"), point(2, OPEN, s="free")])
+    p = "/collections/kept/points"
+    look = lambda: cell.post(p, {"ids": [1], "with_vector": True}, key=cell.boss).body
+    before = look()
+    for method, path, body in (
+            ("PUT", "", {"points": [point(1, HELD, s="other")]}), ("PUT", "", {"points": [point(1, HELD, _expires_at="2020-01-01T00:00:00Z")]}),
+            ("PUT", "", {"points": [point(7, HELD), point(1, HELD)]}), ("POST", "/payload", {"payload": {"s": "x"}, "filter": {}}),
+            ("PUT", "/payload", {"payload": {}, "points": [1]}), ("POST", "/payload/clear", {"points": [1]}),
+            ("POST", "/payload/delete", {"keys": ["s"], "points": [2, 1]}), ("PUT", "/vectors", {"points": [{"id": 1, "vector": {"": [0, 0]}}]}),
+            ("POST", "/vectors/delete", {"vector": ["sp"], "points": [1]}), ("POST", "/batch", {"operations": [{"clear_payload": {"points": [1]}}]})):
+        r = cell.call(method, p + path + "?wait=true", body, key=cell.low)
+        assert r.status == 451 and b"legal-hold" in r.body[:190], (method, path, body, r)
+        assert look() == before
+    assert cell.get(p + "/2", key=cell.low).json()["result"]["payload"]["s"] == "free"  # nothing of a refused call is done
+    # It still takes new points, and edits of what is not held go on.
+    assert cell.put(p + "?wait=true", {"points": [point(3, HELD), point(2, OPEN, s="newer")]}, key=cell.low).status == 200
+    assert cell.put(p + "?wait=true", {"points": [point(3, HELD)], "update_mode": "insert_only"}, key=cell.low).status == 200
+
+
 def test_text__goes_with_the_payload_that_it_came_from(cell):
     """A text that a payload call had taken away was still found and shown by /v1/query."""
     make(cell, "texts", cell.low, [point(i, OPEN, page_content="alpha beta", k=i) for i in range(1, 8)])

@@ -246,7 +246,9 @@ def forbidden_step(rng, c, pool, writer, alien, deep):
         gone = [x["id"] for x in writer.ok("POST", f"{p}/points/scroll", {
             "limit": 5, "filter": {"must": [{"key": "page_content", "match": {"text": SECRET}}]}})["result"]["points"]]
         if gone:
-            writer.ok("POST", f"{p}/points/delete?wait=true", {"points": gone})
+            # Not by id alone: the observer may hold the id, too, where the writer sees it.
+            writer.ok("POST", f"{p}/points/delete?wait=true", {"filter": {"must": [
+                {"has_id": gone}, {"key": "page_content", "match": {"text": SECRET}}]}})
     elif kind == 4:
         if not alien.ok("GET", f"{p}/exists")["result"]["exists"]:
             alien.ok("PUT", p, {"vectors": {"size": DIM, "distance": "Dot"}})
