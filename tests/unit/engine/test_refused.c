@@ -3,6 +3,7 @@
 #include "engine_cell.h"
 
 #include "engine/store/failpoint.h"
+#include "failing_alloc.h"
 #include "rnd.h"
 
 #ifndef BW_DEBUG
@@ -97,7 +98,11 @@ static void random_change(cell *c, rnd *r, change *out)
 
 static bw_status apply(cell *c, const change *ch)
 {
-    bw_access a = cell_access(c, 1, CLASSES);
+    bw_class_id ids[CLASSES]; /* no arena: memory may be about to run out */
+    for (unsigned i = 0; i < CLASSES; i++)
+        ids[i] = cell_class(i + 1);
+    bw_permit p = {ids, CLASSES};
+    bw_access a = {p, p, p, p};
     bw_write_result r;
     return cell_write(c, &a, &ch->op, 1, &r);
 }
@@ -187,10 +192,10 @@ static void expect_same(cell *c, cell *clean, unsigned step)
     }
 }
 
-static void start(cell *c)
+static void start(cell *c, uint32_t seal_rows)
 {
     bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
-    o.seal_rows = 60;
+    o.seal_rows = seal_rows;
     o.adopt_rows = 30;
     o.null_sync = true;
     cell_init(c, &o);
@@ -201,26 +206,39 @@ static void start(cell *c)
     OK(bw_collection_index_put(c->ctx, c->engine, TENANT, NAME, &k));
 }
 
-static void test_refused__writes_leave_no_trace(void **state)
+static bw_status apply_with_errors(cell *c, rnd *r, const change *ch)
 {
-    (void)state;
+    countdown = rnd_below(r, 2) ? (int)rnd_below(r, 18) : -1;
+    bw_failpoint_set(fail_at_zero);
+    bw_status st = apply(c, ch);
+    bw_failpoint_set(NULL);
+    assert_true(st == BW_OK || st == BW_EIO);
+    return st;
+}
+
+static bw_status apply_without_memory(cell *c, rnd *r, const change *ch)
+{
+    failing_arm(rnd_below(r, 2) ? (long)rnd_below(r, 120) : -1, rnd_below(r, 2));
+    bw_status st = apply(c, ch);
+    failing_arm(-1, false);
+    assert_true(st == BW_OK || st == BW_ENOMEM);
+    return st;
+}
+
+static void compare(uint32_t seal_rows, bw_status (*fn)(cell *, rnd *, const change *))
+{
     cell with, without, *c = &with;
     rnd r = rnd_start("refused", 77);
     change ch;
     unsigned refused = 0;
-    start(&with);
-    start(&without);
+    start(&with, seal_rows);
+    start(&without, seal_rows);
     for (unsigned step = 0; step < STEPS; step++) {
         random_change(c, &r, &ch);
-        countdown = rnd_below(&r, 2) ? (int)rnd_below(&r, 18) : -1;
-        bw_failpoint_set(fail_at_zero);
-        bw_status st = apply(c, &ch);
-        bw_failpoint_set(NULL);
+        bw_status st = fn(c, &r, &ch);
         refused += st != BW_OK;
         if (st == BW_OK)
             assert_int_equal(apply(&without, &ch), BW_OK);
-        else
-            assert_int_equal(st, BW_EIO);
         if (rnd_below(&r, 25) == 0)
             cell_reopen(c);
         if (step % 4 == 3)
@@ -234,10 +252,25 @@ static void test_refused__writes_leave_no_trace(void **state)
     cell_clear(&without);
 }
 
+static void test_refused__after_errors_no_trace_is_left(void **state)
+{
+    (void)state;
+    compare(60, apply_with_errors);
+}
+
+/* Without segments: the builders' threads would allocate too. */
+static void test_refused__without_memory_no_trace_is_left(void **state)
+{
+    (void)state;
+    compare(1000000, apply_without_memory);
+}
+
 int main(void)
 {
+    failing_set();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused__writes_leave_no_trace),
+        cmocka_unit_test(test_refused__after_errors_no_trace_is_left),
+        cmocka_unit_test(test_refused__without_memory_no_trace_is_left),
     };
     return cmocka_run_group_tests_name("refused writes", tests, NULL, NULL);
 }
