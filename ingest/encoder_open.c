@@ -137,7 +137,10 @@ static bw_status read_shape(loader *l, const bw_json *config)
                   *type = bw_json_get(config, "model_type");
     const bw_json *scheme = bw_json_get_value(config, "position_embedding_type");
     const bw_json *eps = bw_json_get_value(config, "layer_norm_eps");
-    if (!config || !type || !bw_str_is(type->str, "bert") || !act ||
+    if (!config)
+        return bw_fail(l->ctx, BW_EINVALID,
+                       "model: the folder has no config.json (model.folder)");
+    if (!type || !bw_str_is(type->str, "bert") || !act ||
         !bw_str_is(act->str, "gelu") || (scheme && !bw_str_is(scheme->str, "absolute")))
         return bw_fail(
             l->ctx, BW_EINVALID,

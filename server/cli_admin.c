@@ -34,8 +34,8 @@ static const char key_usage[] =
     "                            [--safeguards a,b] [--labels JSON] [--out FILE]\n"
     "       bailiwick key list   WHERE\n"
     "       bailiwick key revoke WHERE --id ID\n"
-    "WHERE: --url URL --key-file FILE (a running cell; FILE \"-\" is standard input), "
-    "or\n"
+    "WHERE: --url URL --key-file FILE [--ca FILE] (a running cell; FILE \"-\" is standard "
+    "input), or\n"
     "       --data DIR (the folder of a cell that is stopped)\n";
 
 /* FILE for a key (new, mode 0600) is made before the key: one that cannot be handed over

@@ -111,6 +111,16 @@ static bw_status test_one(bw_ctx *ctx, policy_bench *b, const bw_json *v, size_t
     return BW_OK;
 }
 
+/* The message of a failure, with the file and the request that it is about. */
+static bw_status at_request(bw_ctx *ctx, bw_status s, const char *file, size_t n)
+{
+    const char *why = bw_arena_printf(ctx, "%s", bw_ctx_message(ctx));
+    if (!why)
+        return bw_fail_nomem(ctx);
+    return n ? bw_fail(ctx, s, "%s, request %zu: %s", file, n, why)
+             : bw_fail(ctx, s, "%s: %s", file, why);
+}
+
 static bw_status policy_test(bw_ctx *ctx, policy_bench *b, const char *file,
                              size_t *failed)
 {
@@ -118,14 +128,19 @@ static bw_status policy_test(bw_ctx *ctx, policy_bench *b, const char *file,
     bw_json *root;
     size_t n = 0;
     bw_status s = bw_file_read(ctx, file, BW_PACK_BYTES_MAX, &text);
-    if (s == BW_OK)
+    if (s == BW_OK) {
         s = bw_json_parse(ctx, text, BW_JSON_CEDAR, &root);
+        if (s != BW_OK)
+            s = at_request(ctx, s, file, 0);
+    }
     if (s == BW_OK && root->kind != BW_JSON_ARRAY)
         s = bw_fail(ctx, BW_EINVALID, "%s: wants a list of requests", file);
     if (s != BW_OK)
         return s;
     for (const bw_json *v = root->child; v && s == BW_OK; v = v->next)
         s = test_one(ctx, b, v, ++n, failed);
+    if (s != BW_OK)
+        return at_request(ctx, s, file, n);
     if (s == BW_OK)
         (void)printf("%zu passed, %zu failed\n", n - *failed, *failed);
     return s;
@@ -150,8 +165,13 @@ int bw_cli_policy(int argc, char **argv)
             return bw_cli_wrong(argc, argv, i, n, policy_usage);
         i += n;
     }
-    bool check = nwords == 2 && strcmp(words[0], "check") == 0;
-    if (!check && !(nwords == 3 && strcmp(words[0], "test") == 0))
+    bool check = nwords > 0 && strcmp(words[0], "check") == 0;
+    bool test = nwords > 0 && strcmp(words[0], "test") == 0;
+    if ((check || test) && nwords == 1)
+        return bw_cli_missing("policy", "FILE is", policy_usage);
+    if (test && nwords == 2)
+        return bw_cli_missing("policy", "REQUESTS.json is", policy_usage);
+    if (!test && !(check && nwords == 2))
         return bw_cli_usage(policy_usage);
     bw_ctx *ctx = bw_ctx_new(0);
     bw_status s = ctx && sodium_init() >= 0 ? bw_cli_config(ctx, &set, &c) : BW_ENOMEM;
@@ -215,12 +235,15 @@ int bw_cli_audit(int argc, char **argv)
             return bw_cli_wrong(argc, argv, i, 0, audit_usage);
     }
     if (!dir == !data)
-        return bw_cli_usage(audit_usage);
+        return bw_cli_missing("audit", "one of --data and FOLDER (not both) is", audit_usage);
     bw_ctx *ctx = bw_ctx_new(0);
     if (ctx && data)
         dir = bw_path_join(ctx, data, "audit");
     int code = 0;
-    if (!ctx || !dir || sodium_init() < 0 ||
+    if (ctx && dir && !bw_file_exists(dir)) {
+        (void)bw_fail(ctx, BW_ENOTFOUND, "%s: no such folder", dir);
+        code = bw_cli_fail(ctx, "audit verify");
+    } else if (!ctx || !dir || sodium_init() < 0 ||
         bw_audit_verify(ctx, dir, seq, hash, &rep) != BW_OK) {
         code = bw_cli_fail(ctx, "audit verify");
     } else {
@@ -237,7 +260,7 @@ int bw_cli_audit(int argc, char **argv)
 
 static const char doctor_usage[] =
     "Usage: bailiwick doctor --data DIR [--config FILE]\n"
-    "       bailiwick doctor --url URL --key-file FILE [--purpose P]\n"
+    "       bailiwick doctor --url URL --key-file FILE [--ca FILE] [--purpose P]\n"
     "The first looks at a data folder; the second asks a running cell what this key "
     "may do with\n"
     "its own default labels, and why not; and what it may query for which purpose.\n";
@@ -402,7 +425,7 @@ static void doctor_cell(bw_ctx *ctx, const bw_client_options *o)
     bw_status s = bw_client_open(ctx, o, &client);
     if (s == BW_OK)
         s = bw_client_json(ctx, client, "GET", "/v1/whoami", (bw_str){NULL, 0}, &who);
-    note(s == BW_OK, "the cell knows the key", s == BW_OK ? "" : bw_ctx_message(ctx));
+    note(s == BW_OK, "the cell answers and knows the key", s == BW_OK ? "" : bw_ctx_message(ctx));
     const bw_json *labels =
         s == BW_OK ? bw_json_get_value(bw_json_get(who, "key"), "labels") : NULL;
     if (s == BW_OK)
@@ -433,7 +456,8 @@ int bw_cli_doctor(int argc, char **argv)
     }
     bool remote = client.url || client.key_file;
     if (!set.data == !remote)
-        return bw_cli_usage(doctor_usage);
+        return bw_cli_missing("doctor", "one of --data and --url (not both) is",
+                              doctor_usage);
     bw_ctx *ctx = bw_ctx_new(0);
     if (!ctx || bw_harden(ctx) != BW_OK)
         return bw_cli_fail(ctx, "doctor");

@@ -105,7 +105,7 @@ static bw_status read_rule(job *j, const bw_json *v, rule *out)
 
 static bw_status read_rules(job *j)
 {
-    bw_str text;
+    bw_str text = {NULL, 0};
     bw_json *root;
     const bw_json *list, *e;
     if (!j->rules_file)
@@ -113,6 +113,11 @@ static bw_status read_rules(job *j)
     bw_status s = bw_file_read(j->ctx, j->rules_file, RULES_BYTES_MAX, &text);
     if (!s)
         s = bw_json_parse(j->ctx, text, BW_JSON_REQUEST, &root);
+    if (s && text.ptr) {
+        const char *why = bw_arena_printf(j->ctx, "%s", bw_ctx_message(j->ctx));
+        return why ? bw_fail(j->ctx, s, "%s: %s", j->rules_file, why)
+                   : bw_fail_nomem(j->ctx);
+    }
     if (s)
         return s;
     list = bw_json_get(root, "rules");
@@ -214,7 +219,7 @@ static bw_status list_files(job *j)
     todo.n = 0;
     j->folder_fd = open(j->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (j->folder_fd < 0)
-        return bw_fail_errno(j->ctx, "folder", errno);
+        return bw_fail(j->ctx, BW_EIO, "%s: %s", j->folder, strerror(errno));
     bw_status s = read_folder(j, &todo, "", 0);
     while (!s && todo.n > 0) {
         todo.n--;

@@ -197,6 +197,17 @@ static CURLcode set_options(bw_client *c, const char *method, const char *url,
     return rc;
 }
 
+static const char *what_helps(CURLcode rc)
+{
+    if (rc == CURLE_PEER_FAILED_VERIFICATION)
+        return " (--ca FILE names a certificate to trust)";
+    if (rc == CURLE_GOT_NOTHING)
+        return " (a cell with TLS wants https://)";
+    if (rc == CURLE_COULDNT_CONNECT)
+        return " (no cell is running there; --url names another)";
+    return "";
+}
+
 static bool add_header(struct curl_slist **list, const char *line)
 {
     struct curl_slist *more = curl_slist_append(*list, line);
@@ -229,8 +240,8 @@ bw_status bw_client_call(bw_ctx *ctx, bw_client *c, const char *method,
         if (rc == CURLE_OK)
             rc = curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &code);
         if (rc != CURLE_OK)
-            s = bw_fail(ctx, BW_EUNAVAILABLE, "%s: %s", c->url,
-                        error[0] ? error : curl_easy_strerror(rc));
+            s = bw_fail(ctx, BW_EUNAVAILABLE, "%s: %s%s", c->url,
+                        error[0] ? error : curl_easy_strerror(rc), what_helps(rc));
     }
     if (s == BW_OK)
         s = bw_arena_str(ctx, bw_buf_view(&b), answer);

@@ -44,12 +44,23 @@ def test_cli__says_what_is_missing_or_wrong(tmp_path):
                        (["ingest", "DIR"], "--collection is missing"), (["ingest", "a", "SECRET"], "word 2 "),
                        (["key", "add", "--principal", "x"], "one of --url and --data"),
                        (["key", "add", "--data", "d", "--principal", "x", "--tenant", "t"], "--seat is missing"),
-                       (["key", "revoke", "--data", "d"], "--id is missing")):
+                       (["key", "revoke", "--data", "d"], "--id is missing"),
+                       (["policy", "check"], "FILE is missing"), (["policy", "test", "f"], "REQUESTS.json is missing"),
+                       (["audit", "verify"], "one of --data and FOLDER"), (["doctor"], "one of --data and --url")):
         r = run(*args)
         assert r.returncode == 2 and said in r.stderr.split("\n")[0] and "Usage: " in r.stderr, (args, r.stderr)
         assert "SECRET" not in r.stderr and not r.stdout
     r = run("serve", "--data", tmp_path / "typo")
     assert r.returncode == 1 and "bailiwick init" in r.stderr
+    for args, said in ((["ingest", tmp_path / "typo", "--collection", "c"], "No such file"),
+                       (["serve", "--dev", "--data", tmp_path / "m", "--listen", "127.0.0.1:0", "--set",
+                         "model.folder=" + str(tmp_path / "typo")], "config.json")):
+        r = run(*args)
+        assert r.returncode == 1 and said in r.stderr, r.stderr
+    r = run("audit", "verify", "--data", tmp_path / "typo")
+    assert r.returncode == 1 and "no such folder" in r.stderr
+    r = run("query", "x", "--collection", "c", "--url", "http://127.0.0.1:1")
+    assert r.returncode == 1 and "no cell is running there" in r.stderr
     r = run("init", "--data", tmp_path / "x", "--set", "cell.country=QQ", "--set", "cell.operator=me")
     assert r.returncode == 1 and "cell.country" in r.stderr and not r.stdout
 
@@ -360,6 +371,10 @@ def test_policy__check_and_test(tmp_path):
     assert run("policy", "check", bad).returncode == 1
     r = run("policy", "test", good, requests, *PLACE)
     assert r.returncode == 1 and "1 passed, 1 failed" in r.stdout, r.stdout + r.stderr
+    for text, said in (('[{"principal": {"principal": "a"}}]', "r.json, request 1: "), ('[{"x', "r.json: JSON: ")):
+        requests.write_text(text)
+        r = run("policy", "test", good, requests, *PLACE)
+        assert r.returncode == 1 and said in r.stderr, r.stderr
 
 
 def test_process__is_not_dumpable():
