@@ -239,11 +239,19 @@ void bw_v1_put_decision(bw_buf *b, const bw_decision *d)
     put_names(b, "errors", d->errors, d->nerrors);
 }
 
+/* A collection is meant by an alias as the gate means it. */
 static bw_status decide(bw_request *r, const bw_v1_question *q, bw_decision *d)
 {
     bw_authority *a = r->server->authority;
+    bw_collection_info info = {.name = q->name};
+    bw_status s = BW_OK;
+    if (q->kind && q->name.len > 0 && strcmp(q->kind, "Collection") == 0)
+        s = bw_collection_get(r->ctx, r->server->engine, q->tenant, q->name, &info);
+    if (s != BW_OK && s != BW_ENOTFOUND)
+        return s;
     if (q->kind)
-        return bw_decide_object(r->ctx, a, &q->q, q->kind, q->tenant, q->name, d);
+        return bw_decide_object(r->ctx, a, &q->q, q->kind, q->tenant,
+                                s == BW_OK ? info.name : q->name, d);
     return bw_decide_class(r->ctx, a, &q->q, &q->class_id, q->label_text, d);
 }
 

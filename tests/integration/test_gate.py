@@ -400,6 +400,9 @@ def test_manage__is_decided_on_the_collection_itself(cell):
         for i, r in enumerate(denied):
             assert r.status == 403 and b"kept-stays" in r.body, (i, r)
         assert names() == before
+        for name in ("kept", "kept-as"):
+            asked = cell.post("/v1/authorize", {"action": "ManageCollection", "collection": name}, key=cell.ana).json()
+            assert asked["decision"] == "deny" and asked["policies"] == ["kept-stays"], asked
         assert alias({"delete_alias": {"alias_name": "docs-as"}}).status == 200
         assert alias({"delete_alias": {"alias_name": "never-was"}}).status == 200
         assert alias(create("x", "never-was")).status == 404
