@@ -99,6 +99,16 @@ static void tidy(bw_ctx *ctx, bw_collection *c, bw_partition *p)
     bw_arena_release(ctx, mark);
 }
 
+/* Refused rows keep their numbers, and a full disk may refuse for days. The message of
+ * what refused them stays. */
+static void tidy_refused(bw_collection *c, const bw_part_write *writes, uint32_t n)
+{
+    bw_ctx *quiet = bw_ctx_new(0);
+    for (uint32_t i = 0; quiet && i < n; i++)
+        tidy(quiet, c, writes[i].part);
+    bw_ctx_free(quiet);
+}
+
 bw_status bw_collection__commit(bw_ctx *ctx, bw_collection *c, bw_part_write *writes,
                                 uint32_t n)
 {
@@ -135,6 +145,8 @@ bw_status bw_collection__commit(bw_ctx *ctx, bw_collection *c, bw_part_write *wr
     }
     for (uint32_t i = 0; w && i < n; i++)
         bw_partition_abort(&w[i]);
+    if (st != BW_OK)
+        tidy_refused(c, writes, n);
     for (uint32_t i = n; i-- > 0;)
         pthread_mutex_unlock(&writes[i].part->db_lock);
     return st;

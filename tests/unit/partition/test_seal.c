@@ -350,6 +350,34 @@ static bw_status refuse_commit(const char *name)
     return BW_EIO;
 }
 
+static void test_seal__refused_writes_do_not_pile_up(void **state)
+{
+    cell *c = *state;
+    cell_collection(c, DIM, BW_METRIC_DOT, 4);
+    cell_upsert_range(c, 1, 0, 50, DIM);
+    bw_point p[40];
+    for (unsigned i = 0; i < 40; i++)
+        p[i] = cell_point(c, 1, 1000 + i, DIM, NULL);
+    bw_access a = cell_access(c, 1, 4);
+    bw_op op = {.kind = BW_OP_UPSERT, .points = p, .npoints = 40};
+    bw_write_result r;
+    bw_view old = cell_view(c, 1, 1);
+    for (int i = 0; i < 50; i++) {
+        bw_failpoint_set(refuse_commit);
+        assert_int_equal(cell_write(c, &a, &op, 1, &r), BW_EIO);
+        bw_failpoint_set(NULL);
+        assert_non_null(strstr(bw_ctx_message(c->ctx), "db.commit"));
+        bw_view v = cell_view(c, 1, 1);
+        assert_true(v.parts[0]->gen->n <= 2 * 50 + SEAL + 40); /* 2,000 were refused */
+        assert_int_equal(v.parts[0]->nlive, 50);
+        bw_view_close(&v);
+    }
+    assert_int_equal(old.parts[0]->nlive, 50);
+    bw_view_close(&old);
+    OK(cell_write(c, &a, &op, 1, &r));
+    assert_int_equal(cell_count(c, 1, 1), 90);
+}
+
 /* The write that would have sealed them was refused, so nothing of them stays. */
 static void test_seal__a_refused_seal_leaves_no_graph(void **state)
 {
@@ -366,6 +394,7 @@ static void test_seal__a_refused_seal_leaves_no_graph(void **state)
         bw_failpoint_set(refuse_commit);
         assert_int_equal(cell_write(c, &a, &op, 1, &r), BW_EIO);
         bw_failpoint_set(NULL);
+        patient = false;
         assert_int_equal(shape_of(c).segments, 0);
     }
     bw_engine_close(c->engine);
@@ -422,6 +451,7 @@ int main(void)
         T(test_seal__rows_without_the_vector_are_not_in_the_graph),
 #ifdef BW_DEBUG
         T(test_seal__a_refused_seal_leaves_no_graph),
+        T(test_seal__refused_writes_do_not_pile_up),
 #endif
         cmocka_unit_test(test_seal__closing_does_not_wait_for_a_build),
     };
