@@ -14,7 +14,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { TERMS_MAX = 256, TERM_BYTES_MAX = 1024 };
+enum {
+    TERMS_MAX = 256,
+    TERM_BYTES_MAX = 1024,
+    CHECK_ROWS = 256 /* split between two looks at the deadline */
+};
 
 /* ---- FTS5's tokenizers, from a connection of our own that lives as long as we do ----
  */
@@ -335,6 +339,7 @@ static bw_status search_memory(bw_ctx *ctx, const bw_snapshot *s, bool stale,
                                matches *m)
 {
     bw_str stems[TERMS_MAX];
+    size_t nsplit = 0;
     for (size_t j = 0; j < m->nterms; j++) {
         words w;
         bw_status st = words_of(ctx, true, terms[j], &w);
@@ -348,6 +353,8 @@ static bw_status search_memory(bw_ctx *ctx, const bw_snapshot *s, bool stale,
         if (!rec->text.ptr || (!stale && is_current(s, s->part->current, (uint32_t)i)))
             continue;
         bw_status st = search_row(ctx, s, (uint32_t)i, stems, m);
+        if (st == BW_OK && ++nsplit % CHECK_ROWS == 0)
+            st = bw_ctx_check(ctx);
         if (st != BW_OK)
             return st;
     }

@@ -195,6 +195,32 @@ static void test_snapshot_text__finds_what_comes_after_a_refused_write(void **st
 }
 #endif
 
+static void test_snapshot_text__looks_at_the_deadline_over_ended_rows(void **state)
+{
+    enum { ROWS = 600 };
+    cell *c = *state;
+    bw_point *p = bw_arena_calloc(c->ctx, ROWS, sizeof *p);
+    for (unsigned i = 0; i < ROWS; i++)
+        p[i] = cell_point(c, 1, i, DIM, "early words");
+    cell_upsert(c, p, ROWS);
+    bw_view old = cell_view(c, 1, 1);
+    cell_upsert(c, p, ROWS);
+    const bw_str *terms;
+    size_t nterms, n;
+    OK(bw_text_terms(c->ctx, BW_STR("early"), &terms, &nterms));
+    bw_text_stats stats = {0};
+    const bw_text_match *m;
+    const bw_bitmap *live = bw_snapshot_live(old.parts[0]);
+    OK(bw_snapshot_text(c->ctx, old.parts[0], terms, nterms, live, &stats, &m, &n));
+    assert_int_equal(n, ROWS);
+    bw_ctx_set_deadline(c->ctx, 1);
+    assert_int_equal(
+        bw_snapshot_text(c->ctx, old.parts[0], terms, nterms, live, &stats, &m, &n),
+        BW_ETIMEOUT);
+    bw_ctx_set_deadline(c->ctx, 0);
+    bw_view_close(&old);
+}
+
 /* The first use of the tokenizers lacks memory; the next one must not remember that. */
 static void test_text__starts_again_after_no_memory(void **state)
 {
@@ -218,6 +244,7 @@ int main(void)
         T(test_snapshot_text__a_query_is_never_syntax),
         T(test_snapshot_text__old_snapshots_find_what_they_cover),
         T(test_snapshot_text__changes_that_keep_the_text_keep_its_words),
+        T(test_snapshot_text__looks_at_the_deadline_over_ended_rows),
 #ifdef BW_DEBUG
         T(test_snapshot_text__finds_what_comes_after_a_refused_write),
 #endif
