@@ -330,6 +330,24 @@ static void test_store__a_failed_start_does_not_call_the_files_checked(void **st
     cell_clear(c);
 }
 
+/* After a crash on a full disk the cell starts, and reads. */
+static void test_store__a_full_disk_is_read_after_a_crash(void **state)
+{
+    (void)state;
+    start();
+    bw_engine_close(c->engine);
+    c->engine = NULL;
+    assert_int_equal(clean_mark(0), 0);
+    fault_arm(0, true, FAULT_FULL);
+    cell_open(c);
+    assert_int_equal(look(0, 3), 1);
+    assert_int_equal(write_round(1, 3), BW_ENOSPACE);
+    assert_int_equal(look(0, 3), 1);
+    fault_arm(-1, false, FAULT_FULL);
+    OK(write_round(2, 3));
+    cell_clear(c);
+}
+
 /* A cell whose making failed at any write or sync can be made when that is over. */
 static void test_store__a_failed_first_start_can_be_repeated(void **state)
 {
@@ -403,6 +421,7 @@ int main(void)
             test_store__any_failed_allocation_of_an_index_leaves_the_old_list),
         cmocka_unit_test(test_store__an_index_recovers_from_no_memory),
         cmocka_unit_test(test_store__a_failed_start_does_not_call_the_files_checked),
+        cmocka_unit_test(test_store__a_full_disk_is_read_after_a_crash),
         cmocka_unit_test(test_store__a_failed_first_start_can_be_repeated),
 #ifdef BW_DEBUG
         cmocka_unit_test(test_store__rows_of_a_refused_write_hold_up_no_reader),
