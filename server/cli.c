@@ -52,7 +52,8 @@ int bw_cli_missing(const char *command, const char *what, const char *usage)
 
 int bw_cli_fail(bw_ctx *ctx, const char *what)
 {
-    (void)fprintf(stderr, "bailiwick %s: %s\n", what,
+    const char *at = ctx ? bw_ctx_pointer(ctx) : "";
+    (void)fprintf(stderr, "bailiwick %s: %s%s%s\n", what, at, at[0] ? ": " : "",
                   ctx ? bw_ctx_message(ctx) : "out of memory");
     return 1;
 }

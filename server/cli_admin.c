@@ -289,10 +289,44 @@ static void put_word(bw_buf *b, const char *name, const char *word)
     bw_json_put_str(b, bw_str_c(word));
 }
 
+/* A role that no policy in force names is no error (roles are the operator's words), but
+ * a mistyped "reader" may write. */
+static void warn_of_roles(bw_ctx *ctx, const char *roles, bw_str policies)
+{
+    while (roles && *roles) {
+        size_t n = strcspn(roles, ",");
+        const char *quoted = bw_arena_printf(ctx, "\"%.*s\"", (int)n, roles);
+        if (n > 0 && n < 100 && quoted &&
+            !memmem(policies.ptr, policies.len, quoted, n + 2))
+            (void)fprintf(stderr,
+                          "bailiwick key: warning: no policy in force names the role "
+                          "%.*s; it neither gives nor takes anything\n",
+                          (int)n, roles);
+        roles += n + (roles[n] == ',');
+    }
+}
+
+/* What would be refused with a place in a body that nobody has seen. */
+static bw_status check_words(bw_ctx *ctx, const key_options *o)
+{
+    bw_json *root;
+    if (o->clearance &&
+        (o->clearance[0] < '0' || o->clearance[0] > '5' || o->clearance[1] != '\0'))
+        return bw_fail(ctx, BW_EINVALID, "--clearance wants a number from 0 to 5");
+    if (o->labels && bw_json_parse(ctx, bw_str_c(o->labels), BW_JSON_REQUEST, &root) != BW_OK) {
+        const char *why = bw_arena_printf(ctx, "%s", bw_ctx_message(ctx));
+        return why ? bw_fail(ctx, BW_EINVALID, "--labels: %s", why) : bw_fail_nomem(ctx);
+    }
+    return BW_OK;
+}
+
 /* The record as the JSON that /v1/keys takes, so that both ways check the same. */
 static bw_status key_json(bw_ctx *ctx, const key_options *o, bw_str *out)
 {
     bw_buf b = {0};
+    bw_status s = check_words(ctx, o);
+    if (s != BW_OK)
+        return s;
     bw_buf_putc(&b, '{');
     put_word(&b, "principal", o->principal);
     put_word(&b, "tenant", o->tenant);
@@ -308,8 +342,7 @@ static bw_status key_json(bw_ctx *ctx, const key_options *o, bw_str *out)
         bw_buf_puts(&b, o->labels);
     }
     bw_buf_putc(&b, '}');
-    bw_status s =
-        b.failed ? bw_fail_nomem(ctx) : bw_arena_str(ctx, bw_buf_view(&b), out);
+    s = b.failed ? bw_fail_nomem(ctx) : bw_arena_str(ctx, bw_buf_view(&b), out);
     bw_buf_clear(&b);
     return s;
 }
@@ -381,6 +414,9 @@ static bw_status key_local(bw_ctx *ctx, const char *verb, key_options *o)
         s = key_json(ctx, o, &text);
         if (s == BW_OK)
             s = key_add_local(ctx, &c, dir, keys, text, o->out);
+        const char *path = s == BW_OK ? bw_path_join(ctx, dir, "policies.cedar") : NULL;
+        if (path && bw_file_read(ctx, path, BW_POLICIES_BYTES_MAX, &text) == BW_OK)
+            warn_of_roles(ctx, o->roles, text);
     } else if (s == BW_OK && strcmp(verb, "list") == 0) {
         s = list_local(ctx, keys);
     } else if (s == BW_OK) {
@@ -410,6 +446,13 @@ static bw_status key_remote_add(bw_ctx *ctx, bw_client *client, const key_option
         s = c ? hand_over(ctx, o->out, &out, c)
               : bw_fail(ctx, BW_EINTERNAL, "the cell's answer has no key");
     out_drop(o->out, out);
+    if (s == BW_OK && o->roles &&
+        bw_client_json(ctx, client, "GET", "/v1/policies", (bw_str){NULL, 0}, &answer) ==
+            BW_OK) {
+        const bw_json *set = bw_json_get(answer, "policies");
+        if (set && set->kind == BW_JSON_STRING)
+            warn_of_roles(ctx, o->roles, set->str);
+    }
     return s;
 }
 

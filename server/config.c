@@ -285,7 +285,7 @@ bw_status bw_listen_parse(bw_ctx *ctx, bw_str text, const char **host, uint16_t 
     if (colon == text.len ||
         !parse_u64((bw_str){text.ptr + colon + 1, text.len - colon - 1}, &n) ||
         n > 65535)
-        return bw_fail(ctx, BW_EINVALID, "listen: wants ADDRESS:PORT");
+        return bw_fail(ctx, BW_EINVALID, "server.listen: wants ADDRESS:PORT");
     bw_str h = {text.ptr, colon};
     bool six = h.len >= 2 && h.ptr[0] == '[' && h.ptr[h.len - 1] == ']';
     if (six)

@@ -77,6 +77,10 @@ def test_key__none_is_made_that_cannot_be_handed_over(tmp_path):
     for out in (taken, tmp_path / "none" / "k"):
         r = run("key", "add", "--data", data, "--out", out, *who)
         assert r.returncode == 1 and "no key was made" in r.stderr
+    for more, said in ((["--clearance", "x"], "--clearance"), (["--labels", "{x"], "--labels: JSON"),
+                       (["--seat", "QQ"], "/seat: "), (["--default-purpose", "care"], "/default_purpose: ")):
+        r = run("key", "add", "--data", data, *who, *more)
+        assert r.returncode == 1 and said in r.stderr, (more, r.stderr)
     # A record that is refused leaves no file, on a running cell either.
     assert run("key", "add", "--data", data, "--out", tmp_path / "n", *who, "--clearance", "9").returncode == 1
     with Cell(dev=False, country="FR", operator="eucloud") as c:
@@ -88,8 +92,11 @@ def test_key__none_is_made_that_cannot_be_handed_over(tmp_path):
         assert r.returncode == 1 and "/seat" in r.stderr, r.stderr
         assert run("key", "add", *at, "--out", taken, *who).returncode == 1
         assert run("key", "list", *at).stdout == ids
+        for at in (at, ["--data", data]):
+            r = run("key", "add", *at, *who, "--roles", "reader,raeder")
+            assert r.returncode == 0 and "role raeder;" in r.stderr and "role reader" not in r.stderr, r.stderr
     assert not (tmp_path / "n").exists() and taken.read_text() == "mine"
-    assert run("key", "list", "--data", data).stdout == before
+    assert run("key", "list", "--data", data).stdout.startswith(before)
 
 
 def test_config__prints_every_setting_documented():
