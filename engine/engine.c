@@ -264,6 +264,12 @@ void bw_engine_close(bw_engine *e)
         shut(e, true);
 }
 
+static bw_status in_file(bw_ctx *ctx, bw_status st, const char *name)
+{
+    const char *why = bw_arena_printf(ctx, "%s: %s", name, bw_ctx_message(ctx));
+    return why ? bw_fail(ctx, st, "%s", why) : st;
+}
+
 static bw_status open_folder(bw_ctx *ctx, bw_engine *e, bool create,
                              unsigned char key[BW_MAC_KEY], bool *fresh)
 {
@@ -333,6 +339,8 @@ bw_status bw_engine_open(bw_ctx *ctx, const char *dir, const bw_engine_options *
         init_env(e, &o);
         st = bw_catalogue_open(ctx, e->dir, fresh, o.null_sync, &e->env.health,
                                &e->catalogue);
+        if (st != BW_OK)
+            st = in_file(ctx, st, "catalogue.db");
     }
     if (st == BW_OK) {
         e->env.check = e->catalogue.unclean;

@@ -142,6 +142,8 @@ bw_status bw_fail_errno(bw_ctx *ctx, const char *what, int err)
 {
     if (err == ENOMEM)
         return bw_fail_nomem(ctx);
+    if (err == EMFILE || err == ENFILE)
+        return bw_fail(ctx, BW_EUNAVAILABLE, "%s: no file descriptor is free", what);
     bool full = err == ENOSPC || err == EDQUOT;
     const char *name = strerrorname_np(err);
     return bw_fail(ctx, full ? BW_ENOSPACE : BW_EIO, "%s: %s", what,

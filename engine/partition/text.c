@@ -39,6 +39,15 @@ static fts5_api *api_of(sqlite3 *sq)
 }
 
 /* Tried again when it lacked memory the last time. */
+/* SQLite always brings both; without memory it may have registered neither. */
+static bool has_tokenizers(fts5_api *api)
+{
+    void *user;
+    fts5_tokenizer ops;
+    return api->xFindTokenizer(api, "porter", &user, &ops) == SQLITE_OK &&
+           api->xFindTokenizer(api, "unicode61", &user, &ops) == SQLITE_OK;
+}
+
 static fts5_api *api_get(void)
 {
     pthread_mutex_lock(&api_lock);
@@ -48,6 +57,8 @@ static fts5_api *api_get(void)
                         NULL) == SQLITE_OK)
         global_api = api_of(sq);
     fts5_api *api = global_api;
+    if (api && !has_tokenizers(api)) /* made while there was too little memory */
+        global_api = api = NULL;
     if (!api)
         sqlite3_close(sq);
     pthread_mutex_unlock(&api_lock);

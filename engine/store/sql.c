@@ -4,6 +4,8 @@
 #include "failpoint.h"
 #include "fs.h"
 
+#include <errno.h>
+
 struct bw_db {
     sqlite3 *sq;
     bw_health *health;
@@ -37,6 +39,12 @@ static void note_sync(bw_db *db, int rc)
            "store: a sync failed; writes stop until the cell is opened anew");
 }
 
+static bw_status cannot_open(bw_ctx *ctx, const char *what)
+{
+    return bw_fail(ctx, BW_EIO, "store: %s: the file cannot be opened for writing",
+                   what);
+}
+
 bw_status bw_db_fail(bw_ctx *ctx, bw_db *db, int rc, const char *what)
 {
     note_sync(db, rc);
@@ -58,10 +66,15 @@ bw_status bw_db_fail(bw_ctx *ctx, bw_db *db, int rc, const char *what)
             return bw_fail(ctx, BW_ECORRUPT, "store: %s: the file is damaged", what);
         return bw_fail(ctx, BW_EIO, "store: %s: input/output error %d", what, rc);
     case SQLITE_CANTOPEN:
+        if (db && db->sq) {
+            int err = sqlite3_system_errno(db->sq);
+            if (err == ENOMEM || err == EMFILE || err == ENFILE)
+                return bw_fail_errno(ctx, "store: open", err);
+        }
+        return cannot_open(ctx, what);
     case SQLITE_READONLY:
     case SQLITE_PERM:
-        return bw_fail(ctx, BW_EIO, "store: %s: the file cannot be opened for writing",
-                       what);
+        return cannot_open(ctx, what);
     default:
         return bw_fail(ctx, BW_EINTERNAL, "store: %s: SQLite result %d", what, rc);
     }
@@ -214,8 +227,26 @@ static bw_status check_pages(bw_ctx *ctx, bw_db *db)
     return good ? BW_OK : bw_fail(ctx, BW_ECORRUPT, "store: the file is damaged");
 }
 
-/* The settings in an order that matters: locking before WAL, so that no shared memory
- * file is ever made. */
+static bw_status check_format(bw_ctx *ctx, bw_db *db, const bw_db_options *o)
+{
+    int64_t app = 0, version = 0;
+    int rc = read_int(db, "PRAGMA application_id", &app);
+    if (rc == SQLITE_OK)
+        rc = read_int(db, "PRAGMA user_version", &version);
+    if (rc != SQLITE_OK)
+        return bw_db_fail(ctx, db, rc, "read the format");
+    if (app != o->application_id)
+        return bw_fail(ctx, BW_ECORRUPT, "store: the file is not one of ours");
+    if (version < 1 || version > o->user_version)
+        return bw_fail(ctx, BW_ECORRUPT,
+                       "store: the file has format %lld, this program reads up to %d",
+                       (long long)version, o->user_version);
+    return BW_OK;
+}
+
+/* The settings in an order that matters: locking before anything that reads, so that no
+ * shared memory file is ever made; the format before anything that writes, so that a
+ * file that is refused stays as it is. */
 static bw_status settings(bw_ctx *ctx, bw_db *db, const bw_db_options *o)
 {
     sqlite3 *sq = db->sq;
@@ -229,9 +260,13 @@ static bw_status settings(bw_ctx *ctx, bw_db *db, const bw_db_options *o)
     sqlite3_db_config(sq, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
     sqlite3_db_config(sq, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_limit(sq, SQLITE_LIMIT_ATTACHED, 0);
+    bw_status st = bw_db_exec(ctx, db, "PRAGMA locking_mode=EXCLUSIVE");
+    if (st == BW_OK && !o->create)
+        st = check_format(ctx, db, o);
+    if (st != BW_OK)
+        return st;
     char pragmas[320];
     (void)sqlite3_snprintf((int)sizeof pragmas, pragmas,
-                           "PRAGMA locking_mode=EXCLUSIVE;"
                            "PRAGMA secure_delete=ON;"
                            "PRAGMA synchronous=%s;"
                            "PRAGMA journal_mode=WAL;"
@@ -240,7 +275,7 @@ static bw_status settings(bw_ctx *ctx, bw_db *db, const bw_db_options *o)
                            "PRAGMA cell_size_check=ON;"
                            "PRAGMA cache_size=-%d;",
                            o->null_sync ? "OFF" : "FULL", o->cache_kib);
-    bw_status st = bw_db_exec(ctx, db, pragmas);
+    st = bw_db_exec(ctx, db, pragmas);
     if (st != BW_OK)
         return st;
     sqlite3_wal_hook(sq, on_wal, db); /* after the pragma, which sets its own hook */
@@ -273,23 +308,6 @@ static bw_status make_schema(bw_ctx *ctx, bw_db *db, const bw_db_options *o)
     return st;
 }
 
-static bw_status check_format(bw_ctx *ctx, bw_db *db, const bw_db_options *o)
-{
-    int64_t app = 0, version = 0;
-    int rc = read_int(db, "PRAGMA application_id", &app);
-    if (rc == SQLITE_OK)
-        rc = read_int(db, "PRAGMA user_version", &version);
-    if (rc != SQLITE_OK)
-        return bw_db_fail(ctx, db, rc, "read the format");
-    if (app != o->application_id)
-        return bw_fail(ctx, BW_ECORRUPT, "store: the file is not one of ours");
-    if (version < 1 || version > o->user_version)
-        return bw_fail(ctx, BW_ECORRUPT,
-                       "store: the file has format %lld, this program reads up to %d",
-                       (long long)version, o->user_version);
-    return o->check ? check_pages(ctx, db) : BW_OK;
-}
-
 bw_status bw_db_open(bw_ctx *ctx, const bw_db_options *o, bw_db **out)
 {
     if (!o->create && !bw_fs_exists(o->path))
@@ -308,7 +326,9 @@ bw_status bw_db_open(bw_ctx *ctx, const bw_db_options *o, bw_db **out)
     if (st == BW_OK)
         st = settings(ctx, db, o);
     if (st == BW_OK)
-        st = o->create ? make_schema(ctx, db, o) : check_format(ctx, db, o);
+        st = o->create  ? make_schema(ctx, db, o)
+             : o->check ? check_pages(ctx, db)
+                        : BW_OK;
     if (st != BW_OK) {
         bw_db_close(db);
         return st;
