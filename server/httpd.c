@@ -35,7 +35,6 @@ enum {
     OVERLONG_FACTOR =
         4, /* a body over the limit up to this many times is read and dropped as well */
     QUEUE_PER_WORKER = 64,
-    LIMIT_SLACK = 64, /* connections above the limit that get their 503 */
     PEM_BYTES_MAX = 1 << 20
 };
 
@@ -530,19 +529,6 @@ static bw_status listen_on(bw_ctx *ctx, bw_httpd *h)
     return BW_OK;
 }
 
-/* Three descriptors for each open partition, one a connection, and some more. */
-static void raise_files(const bw_config *c)
-{
-    struct rlimit rl;
-    rlim_t want = (rlim_t)(c->connections + LIMIT_SLACK + c->open_partitions * 3 + 256);
-    if (getrlimit(RLIMIT_NOFILE, &rl) != 0 || rl.rlim_cur >= want)
-        return;
-    rl.rlim_cur = rl.rlim_max < want ? rl.rlim_max : want;
-    if (setrlimit(RLIMIT_NOFILE, &rl) != 0 || rl.rlim_cur < want)
-        bw_log(BW_LOG_WARN, "the limit on open files is low: %llu",
-               (unsigned long long)rl.rlim_cur);
-}
-
 /* The private key's PEM in locked-away memory; the caller frees it (sodium_free wipes).
  */
 static bw_status read_tls_key(bw_ctx *ctx, const char *path, char **out)
@@ -608,7 +594,7 @@ static bw_status daemon_start(bw_ctx *ctx, bw_httpd *h)
         NULL, MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_CLIENT_DISCIPLINE_LVL,
         (int)DISCIPLINE_LEVEL, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)c->io_threads,
         MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)(c->connections + LIMIT_SLACK * c->io_threads),
+        (unsigned)(c->connections + bw_conn_slack(c) * c->io_threads),
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(c->idle_s + c->headers_s),
         MHD_OPTION_URI_LOG_CALLBACK, on_target, h, MHD_OPTION_UNESCAPE_CALLBACK,
@@ -679,7 +665,6 @@ bw_status bw_httpd_start(bw_ctx *ctx, bw_server *server, bw_httpd **out)
     bw_require(pthread_mutex_init(&h->queue_lock, NULL) == 0 &&
                pthread_cond_init(&h->queue_more, NULL) == 0 &&
                pthread_cond_init(&h->queue_idle, NULL) == 0);
-    raise_files(&server->config);
     bw_status s = bw_config_check_serve(ctx, &server->config);
     if (s == BW_OK)
         s = bw_listen_parse(ctx, server->config.listen, &host, &port, &loopback);

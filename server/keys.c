@@ -393,6 +393,10 @@ bw_status bw_keys_open(bw_ctx *ctx, const char *dir, bw_keys **out)
         s = bw_file_read(ctx, list, KEYS_FILE_MAX, &text);
     if (s == BW_OK)
         s = generation_new(ctx, text, &k->now);
+    if (s != BW_OK && s != BW_ENOMEM && !strstr(bw_ctx_message(ctx), "keys")) {
+        const char *why = bw_arena_printf(ctx, "%s: %s", list, bw_ctx_message(ctx));
+        s = why ? bw_fail(ctx, s, "%s", why) : s;
+    }
     if (s != BW_OK)
         bw_keys_close(k);
     else

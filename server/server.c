@@ -73,7 +73,7 @@ bw_status bw_folder_check(bw_ctx *ctx, const char *dir, bool dev)
     if (s == BW_OK)
         s = bw_json_parse(ctx, text, BW_JSON_REQUEST, &root);
     if (s != BW_OK)
-        return s;
+        return bw_fail(ctx, s, "%s is damaged", path);
     if (!bw_json_u64(bw_json_get(root, "format"), &format) || format != 1)
         return bw_fail(ctx, BW_ECORRUPT,
                        "the data folder has a format that this version does not know");
@@ -296,6 +296,40 @@ bw_status bw_facts_open(bw_ctx *ctx, const bw_config *c, const char *dir, bw_pac
     return s;
 }
 
+static bool holds_sets(const char *folder)
+{
+    bool found = false;
+    DIR *d = opendir(folder);
+    if (!d)
+        return false;
+    for (struct dirent *e; !found && (e = readdir(d)) != NULL;) {
+        size_t n = strlen(e->d_name);
+        found = n > 6 && memcmp(e->d_name + n - 6, ".cedar", 6) == 0;
+    }
+    (void)closedir(d);
+    return found;
+}
+
+/* A file that lost its end can still be a policy set: one without its last
+ * prohibitions. So a set serves only if it was accepted as a whole before, or is the
+ * first. */
+static bw_status policy_known(bw_ctx *ctx, const bw_server *s, bw_str text)
+{
+    char hex[33];
+    digest_hex(text, hex);
+    const char *folder = bw_path_join(ctx, s->dir, "policies");
+    const char *path = bw_arena_printf(ctx, "%s/policies/%s.cedar", s->dir, hex);
+    if (!folder || !path)
+        return bw_fail_nomem(ctx);
+    if (bw_file_exists(path) || !holds_sets(folder))
+        return BW_OK;
+    return bw_fail(
+        ctx, BW_ECORRUPT,
+        "policies.cedar is no set that was put in force: it is damaged or was "
+        "changed by hand; copy one back from %s",
+        folder);
+}
+
 static bw_status open_policies(bw_ctx *ctx, bw_server *s)
 {
     bw_pack pack;
@@ -304,6 +338,8 @@ static bw_status open_policies(bw_ctx *ctx, bw_server *s)
         bw_facts_open(ctx, &s->config, s->dir, &pack, &s->catalogue, &entities);
     if (st == BW_OK)
         st = read_in(ctx, s->dir, "policies.cedar", &policies);
+    if (st == BW_OK)
+        st = policy_known(ctx, s, policies);
     if (st != BW_OK)
         return st;
     if (!bw_catalogue_has_country(s->catalogue, s->config.cell_country))
@@ -385,15 +421,45 @@ static bw_status open_folder(bw_ctx *ctx, bw_server *s)
     return st == BW_OK || st == BW_EEXISTS ? bw_folder_mark(ctx, s->dir, true) : st;
 }
 
+static bw_status refuse_lost_log(bw_ctx *ctx, bw_server *s)
+{
+    bw_str text;
+    bw_json *stats;
+    uint64_t n = 0;
+    bw_status st = bw_engine_stats(ctx, s->engine, &text);
+    if (st == BW_OK)
+        st = bw_json_parse(ctx, text, BW_JSON_REQUEST, &stats);
+    if (st != BW_OK)
+        return st;
+    if (!bw_json_u64(bw_json_get(stats, "collections"), &n) || n == 0)
+        return BW_OK;
+    return bw_fail(
+        ctx, BW_ECORRUPT,
+        "the audit log in %s/audit is empty, and collections are there: keep "
+        "at least its last file",
+        s->dir);
+}
+
 static bw_status open_engine(bw_ctx *ctx, bw_server *s)
 {
     bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
+    uint64_t seq;
+    uint8_t head[BW_AUDIT_HASH];
     const char *dir = bw_path_join(ctx, s->dir, "engine");
-    if (!dir)
+    const char *catalogue = bw_path_join(ctx, s->dir, "engine/catalogue.db");
+    if (!dir || !catalogue)
         return bw_fail_nomem(ctx);
+    /* The log has no event from before the engine's first start. */
+    bw_audit_head(s->audit, &seq, head);
+    if (seq > 0 && !bw_file_exists(catalogue))
+        return bw_fail(ctx, BW_ECORRUPT, "%s is missing, and the log tells of requests",
+                       catalogue);
+    /* No collection is made before its event is in the log. */
+    bool empty_log = seq == 0 && bw_file_exists(catalogue);
     o.open_partitions_max = (uint32_t)s->config.open_partitions;
     o.seal_rows = (uint32_t)s->config.seal_rows;
-    return bw_engine_open(ctx, dir, &o, &s->engine);
+    bw_status st = bw_engine_open(ctx, dir, &o, &s->engine);
+    return st == BW_OK && empty_log ? refuse_lost_log(ctx, s) : st;
 }
 
 static bw_status open_parts(bw_ctx *ctx, bw_server *s)
@@ -438,7 +504,9 @@ bw_status bw_server_open(bw_ctx *ctx, const bw_config *config, bw_ctx *home,
         s->tables[0] = bw_routes_qdrant;
         s->tables[1] = bw_routes_v1;
         s->tables[2] = bw_routes_ingest;
-        st = open_parts(ctx, s);
+        st = bw_descriptors_fit(ctx, &s->config);
+        if (st == BW_OK)
+            st = open_parts(ctx, s);
     }
     if (st == BW_OK)
         *out = s;

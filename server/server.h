@@ -58,6 +58,12 @@ struct bw_server {
 
 /* Opens the data folder: lock, secrets, keys, audit, policies, engine, encoder. The
  * folder must have been made by `init` (or, with --dev, be new or made with --dev). */
+/* Shrinks connections and open partitions to the descriptors that may be had
+ * (descriptors.c). */
+BW_MUST_USE bw_status bw_descriptors_fit(bw_ctx *ctx, bw_config *config);
+/* Connections above the limit, an I/O thread, that get their 503. */
+uint64_t bw_conn_slack(const bw_config *config);
+
 BW_MUST_USE bw_status bw_server_open(bw_ctx *ctx, const bw_config *config, bw_ctx *home,
                                      bw_server **out);
 void bw_server_close(bw_server *s); /* NULL is accepted; no request may be running */
