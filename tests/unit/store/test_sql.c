@@ -9,8 +9,10 @@
 #include "engine/store/catalogue.h"
 #include "engine/store/fs.h"
 #include "engine/store/partfile.h"
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 typedef struct fixture {
@@ -224,6 +226,31 @@ static void test_catalogue__keeps_lists_and_the_clean_mark(void **state)
     bw_catalogue_close(&c);
 }
 
+/* Too few descriptors say nothing about the file: it works once some are free. */
+static void test_db_open__tells_want_of_descriptors(void **state)
+{
+    fixture *f = *state;
+    bw_catalogue c;
+    struct rlimit all, none;
+    assert_int_equal(bw_catalogue_open(f->ctx, f->dir, true, false, &f->health, &c),
+                     BW_OK);
+    bw_catalogue_close(&c);
+    int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_true(next >= 0 && close(next) == 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &all), 0);
+    for (rlim_t more = 0; more < 2; more++) { /* for the file; for its log */
+        none = all;
+        none.rlim_cur = (rlim_t)next + more;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+        bw_status st = bw_catalogue_open(f->ctx, f->dir, false, false, &f->health, &c);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &all), 0);
+        assert_int_equal(st, BW_EUNAVAILABLE);
+    }
+    assert_int_equal(bw_catalogue_open(f->ctx, f->dir, false, false, &f->health, &c),
+                     BW_OK);
+    bw_catalogue_close(&c);
+}
+
 static void test_fs__replaces_whole_files(void **state)
 {
     fixture *f = *state;
@@ -263,6 +290,7 @@ int main(void)
         T(test_db_close__keeps_the_log_after_a_failed_sync),
         T(test_partfile__staged_rows_wait_for_their_transaction),
         T(test_catalogue__keeps_lists_and_the_clean_mark),
+        T(test_db_open__tells_want_of_descriptors),
         T(test_fs__replaces_whole_files),
     };
     return cmocka_run_group_tests_name("sql", tests, NULL, NULL);
