@@ -159,8 +159,8 @@ static void run_request(runner *r, const parsed_case *c, const bw_json *json,
                           .unchecked = validate && validate->kind == BW_JSON_FALSE};
     bw_cedar_entities *more = NULL;
     bw_cedar_answer answer;
-    bool named = uid_of(bw_json_get(json, "principal"), &q.principal) &
-                 uid_of(bw_json_get(json, "action"), &q.action) &
+    bool named = uid_of(bw_json_get(json, "principal"), &q.principal) &&
+                 uid_of(bw_json_get(json, "action"), &q.action) &&
                  uid_of(bw_json_get(json, "resource"), &q.resource);
     bw_status st = named && !c->entities_why ? BW_OK : BW_EINVALID;
     if (st == BW_OK && extra) {
