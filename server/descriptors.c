@@ -7,6 +7,8 @@
 #include <sys/resource.h>
 
 enum {
+    SLACK_SHARE = 4, /* of the connections */
+    SLACK_MIN = 2,
     SLACK_MAX = 64,      /* connections above the limit that get their 503, a thread */
     PARTITION_FILES = 3, /* database, write-ahead log, a journal while it is made */
     PARTITIONS_MIN = 4,  /* one a worker when there are few */
@@ -18,7 +20,8 @@ enum {
 
 uint64_t bw_conn_slack(const bw_config *c)
 {
-    return c->connections < SLACK_MAX ? c->connections : SLACK_MAX;
+    uint64_t slack = c->connections / SLACK_SHARE;
+    return slack < SLACK_MIN ? SLACK_MIN : slack < SLACK_MAX ? slack : SLACK_MAX;
 }
 
 static uint64_t connection_files(const bw_config *c)
@@ -32,7 +35,7 @@ bw_status bw_descriptors_fit(bw_ctx *ctx, bw_config *c)
     uint64_t fixed = FIXED + FIXED_IO * c->io_threads;
     uint64_t want =
         connection_files(c) + c->open_partitions * PARTITION_FILES + COMFORT;
-    uint64_t least = fixed + CONNECTIONS_MIN * (1 + c->io_threads) +
+    uint64_t least = fixed + CONNECTIONS_MIN + SLACK_MIN * c->io_threads +
                      PARTITIONS_MIN * PARTITION_FILES;
     if (getrlimit(RLIMIT_NOFILE, &rl) != 0 || rl.rlim_cur >= want)
         return BW_OK;
@@ -44,7 +47,7 @@ bw_status bw_descriptors_fit(bw_ctx *ctx, bw_config *c)
                        "the limit on open files is %llu; at least %llu are needed",
                        (unsigned long long)rl.rlim_cur, (unsigned long long)least);
     uint64_t rest = rl.rlim_cur - fixed;
-    uint64_t connections = rest / 2 / (1 + c->io_threads);
+    uint64_t connections = rest / 2 * SLACK_SHARE / (SLACK_SHARE + c->io_threads);
     if (connections < CONNECTIONS_MIN)
         connections = CONNECTIONS_MIN;
     if (connections < c->connections)
