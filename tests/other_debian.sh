@@ -24,14 +24,13 @@ if ! [ -f "$chroot/.ready" ]; then
     as_root touch "$chroot/.ready"
 fi
 mounted() { grep -q " $1 " /proc/mounts; }
-for m in proc dev sys; do
+for m in proc dev dev/pts dev/shm sys; do
     mounted "$chroot/$m" || case $m in
     proc) as_root mount -t proc proc "$chroot/proc" ;;
     *) as_root mount --bind "/$m" "$chroot/$m" ;;
     esac
 done
-trap 'for m in sys dev proc; do as_root umount "$chroot/$m" 2>/dev/null || true; done' EXIT INT TERM
-mounted "$chroot/dev/shm" || true
+trap 'for m in sys dev/shm dev/pts dev proc; do as_root umount "$chroot/$m" 2>/dev/null || true; done' EXIT INT TERM
 
 # This machine's way to the registries: resolver, hosts, certificates, apt's and pip's and npm's settings.
 as_root cp /etc/resolv.conf /etc/hosts "$chroot/etc/"

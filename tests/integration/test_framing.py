@@ -230,20 +230,20 @@ def test_limits__connections_of_one_address():
 
 
 def test_limits__bodies_in_memory_together():
-    """Two bodies that are each allowed and too much together: the second gets a 503."""
+    """Two bodies that are each allowed and too much together: one of them gets a 503."""
     part = 20 << 20
     with Cell(dev=True, settings={"limits.bodies_bytes": 32 << 20}) as c:
         head = b"PUT /v1/collections/x HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % (part + 1)
-        first = socket.create_connection(("127.0.0.1", c.port), timeout=20)
-        first.sendall(head + b" " * part)
-        time.sleep(1.0)
-        second = socket.create_connection(("127.0.0.1", c.port), timeout=20)
-        second.sendall(head + b" " * (part + 1))
-        assert second.recv(1000).startswith(b"HTTP/1.1 503")
-        second.close()
-        first.sendall(b" ")  # the first one is whole now and judged as what it is
-        assert first.recv(1000).startswith(b"HTTP/1.1 400")
-        first.close()
+        pair = [socket.create_connection(("127.0.0.1", c.port), timeout=60) for _ in range(2)]
+        for s in pair:
+            s.sendall(head + b" " * part)
+        for s in pair:
+            s.sendall(b" ")
+        # Whichever passes the limit is refused, the other is judged as what it is: how fast
+        # each arrives is the machine's affair.
+        assert sorted(s.recv(1000)[:12] for s in pair) == [b"HTTP/1.1 400", b"HTTP/1.1 503"]
+        for s in pair:
+            s.close()
         for _ in range(100):  # room again once they are gone
             r = c.put("/v1/collections/x", b" " * part)
             if r.status == 400:
