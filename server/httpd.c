@@ -334,6 +334,15 @@ static enum MHD_Result begin(exchange *e, const char *method, const char *versio
     return MHD_YES;
 }
 
+/* What it took of limits.bodies_bytes is there for others at once, not when its client
+ * has sent the rest. */
+static void drop_body(exchange *e)
+{
+    bw_buf_clear(&e->body);
+    atomic_fetch_sub_explicit(&e->httpd->bodies, e->reserved, memory_order_relaxed);
+    e->reserved = 0;
+}
+
 static enum MHD_Result take_body(exchange *e, const char *data, size_t *size)
 {
     bw_httpd *h = e->httpd;
@@ -355,7 +364,7 @@ static enum MHD_Result take_body(exchange *e, const char *data, size_t *size)
                 : 400;
         e->refuse_text = "Payload too large: the body is over the limit";
         e->close = true;
-        bw_buf_clear(&e->body);
+        drop_body(e);
         return MHD_YES;
     }
     uint64_t before = atomic_fetch_add_explicit(&h->bodies, n, memory_order_relaxed);
@@ -365,7 +374,7 @@ static enum MHD_Result take_body(exchange *e, const char *data, size_t *size)
                   "Service unavailable: too many bodies at once");
         e->drain = true;
         e->close = true;
-        bw_buf_clear(&e->body);
+        drop_body(e);
         return MHD_YES;
     }
     if (e->body.len == 0 && e->headers.has_length && e->headers.content_length > n) {
@@ -447,9 +456,8 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **re
         return;
     *req_cls = NULL;
     bw_conn_phase(e->conn, BW_PHASE_IDLE, 0);
-    atomic_fetch_sub_explicit(&h->bodies, e->reserved, memory_order_relaxed);
+    drop_body(e);
     sodium_memzero(&e->headers, sizeof e->headers);
-    bw_buf_clear(&e->body);
     bw_buf_clear(&e->out.body);
     bw_ctx_free(e->ctx);
     bw_free(e->target);
