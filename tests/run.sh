@@ -29,6 +29,7 @@ if [ $mode = nightly ]; then
 else
     : "${BW_FUZZ_S:=8}"
 fi
+jobs=$(nproc) # before the next line, which nproc heeds
 # Other software's settings of threads would change speed, never results.
 export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 failed=
@@ -36,7 +37,6 @@ start=$(date +%s)
 step() { echo; echo "== $* ($(($(date +%s) - start)) s)"; }
 note() { echo "FAILED: $*" >&2; failed="$failed
   $*"; }
-jobs=$(nproc)
 
 step "what is needed"
 sh server/deps.sh build model test || exit 1
