@@ -314,9 +314,12 @@ bw_status bw_client_json(bw_ctx *ctx, bw_client *c, const char *method,
         return s;
     if (http < 200 || http >= 300) {
         bw_str why = error_text(ctx, text);
+        if (why.len == 0)
+            why = http == 404 ? BW_STR("there is no such path (is --url the cell's?)")
+                              : BW_STR("(no text)");
         return bw_fail(ctx, status_of(http), "%d: %.*s", http,
                        (int)(why.len < 220 ? why.len : 220),
-                       why.len ? why.ptr : "(no text)");
+                       why.ptr);
     }
     s = bw_json_parse(ctx, text,
                       (bw_json_limits){.depth_max = 64,

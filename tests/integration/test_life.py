@@ -92,6 +92,8 @@ def test_key__none_is_made_that_cannot_be_handed_over(tmp_path):
         assert r.returncode == 1 and "/seat" in r.stderr, r.stderr
         assert run("key", "add", *at, "--out", taken, *who).returncode == 1
         assert run("key", "list", *at).stdout == ids
+        r = run("key", "list", "--url", c.url + "/base", "--key-file", key)
+        assert r.returncode == 1 and "404: there is no such path" in r.stderr, r.stderr
         for at in (at, ["--data", data]):
             r = run("key", "add", *at, *who, "--roles", "reader,raeder")
             assert r.returncode == 0 and "role raeder;" in r.stderr and "role reader" not in r.stderr, r.stderr
