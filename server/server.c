@@ -91,28 +91,30 @@ bw_status bw_folder_check(bw_ctx *ctx, const char *dir, bool dev)
 /* ---- packs and policies ---- */
 
 /* PREFIX/bin/bailiwick -> PREFIX/share/bailiwick/packs, for a tree installed elsewhere
- * than it was configured for. NULL when the program's place is unknown. */
-static const char *beside_program(bw_ctx *ctx)
+ * than it was configured for (up 2), or packs beside the program: a build folder's link
+ * to the source's (up 1). NULL when the program's place is unknown. */
+static const char *beside_program(bw_ctx *ctx, int up, const char *folder)
 {
     char path[4096];
     ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
     if (n <= 0 || (size_t)n >= sizeof path - 1)
         return NULL;
     path[n] = '\0';
-    for (int up = 0; up < 2; up++) {
+    while (up-- > 0) {
         char *slash = strrchr(path, '/');
         if (!slash)
             return NULL;
         *slash = '\0';
     }
-    return bw_arena_printf(ctx, "%s/share/bailiwick/packs", path);
+    return bw_arena_printf(ctx, "%s/%s", path, folder);
 }
 
 const char *bw_pack_folder(bw_ctx *ctx, const bw_config *c)
 {
     if (c->packs_folder.len > 0)
         return bw_arena_cstr(ctx, c->packs_folder);
-    const char *places[] = {beside_program(ctx), BW_PACKS_INSTALLED, BW_PACKS_SOURCE};
+    const char *places[] = {beside_program(ctx, 2, "share/bailiwick/packs"),
+                            BW_PACKS_INSTALLED, beside_program(ctx, 1, "packs")};
     for (size_t i = 0; i < 3; i++) {
         const char *schema =
             places[i] ? bw_path_join(ctx, places[i], "bw.cedarschema") : NULL;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # What the release binary must have: PIE, full RELRO, no executable stack, stack canaries,
-# fortified calls, endbr64 in our functions, no RPATH.   sh check_binary.sh BINARY
+# fortified calls, endbr64 in our functions, no RPATH, no path of the source.   sh check_binary.sh BINARY
 set -u
 b=$1 fail=0
 [ -x "$b" ] || { echo "no binary at $b" >&2; exit 1; }
@@ -15,4 +15,6 @@ readelf -sW --dyn-syms "$b" | grep -q __stack_chk_fail; need "stack protector" $
 readelf -sW --dyn-syms "$b" | grep -qE '_chk@'; need "fortified libc calls" $?
 if objdump -d --no-show-raw-insn --disassemble=main "$b" | grep -q endbr64; then :; else false; fi; need "endbr64 in our code" $?
 ! readelf -dW "$b" | grep -qE 'RPATH|RUNPATH'; need "no RPATH" $?
+src=$(cd "$(dirname "$0")/.." && pwd)
+[ "$(strings -a "$b" | grep -cF "$src/")" = 0 ]; need "no path of the source tree" $?
 exit $fail
