@@ -163,12 +163,11 @@ deps_clients() {
     apt_need python3 python3-venv python3-pip
     req=$here/../tests/requirements.txt
     venv=$BW_DEPS/venv
-    # One stamp a requirement list and Python: a new list makes the folder anew.
-    want=$(cat "$req"; python3 -c 'import sys; print(sys.version)')
+    # One stamp a requirement list and Python; the folder stays usable while it is renewed.
+    want=$(cat "$req"; python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     if ! [ -f "$venv/.stamp" ] || [ "$(cat "$venv/.stamp")" != "$want" ]; then
         say "installing the Python clients"
-        rm -rf "$venv"
-        python3 -m venv "$venv"
+        python3 -m venv "$venv" || { rm -rf "$venv" && python3 -m venv "$venv"; }
         venv_install "$req"
         printf '%s\n' "$want" >"$venv/.stamp"
     fi
