@@ -42,10 +42,10 @@ for f in $(grep -lsE '^[[:space:]]*Acquire' /etc/apt/apt.conf.d/*) /etc/pip.conf
     as_root cp "$f" "$d"
 done
 # What the tests read beside the checkout, and the checkout itself, as a clean clone.
-as_root rm -rf "$chroot/work"
-as_root mkdir -p "$chroot/work"
-as_root git -c safe.directory='*' clone -q "$root" "$chroot/work/main"
-[ -d "$root/../shared" ] && as_root cp -r "$root/../shared" "$chroot/work/shared"
+as_root rm -rf "$chroot/src"
+as_root mkdir -p "$chroot/src"
+as_root git -c safe.directory='*' clone -q "$root" "$chroot/src/main"
+[ -d "$root/../shared" ] && as_root cp -r "$root/../shared" "$chroot/src/shared"
 env_pass=
 for v in http_proxy https_proxy no_proxy PIP_INDEX_URL PIP_CERT PIP_DEFAULT_TIMEOUT NODE_EXTRA_CA_CERTS SSL_CERT_FILE \
     REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NPM_CONFIG_REGISTRY npm_config_registry npm_config_cafile; do
@@ -54,4 +54,4 @@ for v in http_proxy https_proxy no_proxy PIP_INDEX_URL PIP_CERT PIP_DEFAULT_TIME
 done
 # shellcheck disable=SC2086
 as_root chroot "$chroot" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 $env_pass \
-    sh /work/main/tests/run.sh "$@"
+    sh /src/main/tests/run.sh "$@"
