@@ -115,6 +115,9 @@ typedef struct bw_qdrant_show {
     const bw_str *names; /* vectors by name; NULL: all of them */
     uint32_t nnames;
 } bw_qdrant_show;
+/* A list of vector names that the collection knows; in the arena. */
+BW_MUST_USE bw_status bw_qdrant__vector_names(bw_qdrant_parse *p, const bw_json *v,
+                                              const bw_str **out, uint32_t *n);
 /* `with_payload` and `with_vector` (null, missing: as *show stands). vectors: the name
  * of the second field, for with_lookup spells it with_vectors. */
 BW_MUST_USE bw_status bw_qdrant__show(bw_qdrant_parse *p, const bw_json *object,
@@ -221,6 +224,11 @@ BW_MUST_USE bw_status bw_qdrant__access(bw_qdrant_call *c, bw_access *out);
 /* bw_read over it, with the permits of the looked-up collections (after parsing). */
 BW_MUST_USE bw_status bw_qdrant__read(bw_qdrant_call *c, bw_permit *permit,
                                       bw_read *out);
+/* begin, permit and read of a call without a body, and how many points the caller may
+ * see. permit and read are the caller's storage and live as long as the call. */
+BW_MUST_USE bw_status bw_qdrant__begin_counted(bw_qdrant_call *c, bw_request *r,
+                                               bw_response *response, bw_permit *permit,
+                                               bw_read *read, uint64_t *points);
 /* Every failure leaves through here: sets the HTTP status that the parse found. */
 bw_status bw_qdrant__end(bw_qdrant_call *c, bw_status status);
 /* An engine's failure in the contract's words: prefix by status. */

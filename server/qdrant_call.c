@@ -163,6 +163,21 @@ bw_status bw_qdrant__read(bw_qdrant_call *c, bw_permit *permit, bw_read *out)
     return lookup_permit(c, lookup);
 }
 
+bw_status bw_qdrant__begin_counted(bw_qdrant_call *c, bw_request *r,
+                                   bw_response *response, bw_permit *permit,
+                                   bw_read *read, uint64_t *points)
+{
+    bw_status s = bw_qdrant__begin(c, r, response, false);
+    if (s == BW_OK)
+        s = bw_qdrant__permit(c, BW_ACTION_QUERY, permit);
+    if (s == BW_OK)
+        s = bw_qdrant__read(c, permit, read);
+    if (s != BW_OK)
+        return s;
+    s = bw_count(r->ctx, bw_server_engine(r->server), read, NULL, points);
+    return s == BW_OK ? s : bw_qdrant__engine_failed(c, s);
+}
+
 /* ---- the engine's failures ---- */
 
 bw_status bw_qdrant__engine_failed(bw_qdrant_call *c, bw_status status)

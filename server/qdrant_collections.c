@@ -85,14 +85,7 @@ bw_status bw_qdrant_collection_get(bw_request *r, bw_response *response)
     bw_permit permit;
     bw_read read;
     uint64_t n = 0;
-    bw_status s = bw_qdrant__begin(&c, r, response, false);
-    if (s == BW_OK)
-        s = bw_qdrant__permit(&c, BW_ACTION_QUERY, &permit);
-    if (s == BW_OK)
-        s = bw_qdrant__read(&c, &permit, &read);
-    if (s == BW_OK &&
-        (s = bw_count(r->ctx, bw_server_engine(r->server), &read, NULL, &n)) != BW_OK)
-        s = bw_qdrant__engine_failed(&c, s);
+    bw_status s = bw_qdrant__begin_counted(&c, r, response, &permit, &read, &n);
     if (s != BW_OK)
         return bw_qdrant__end(&c, s);
     bw_buf *b = &response->body;

@@ -65,19 +65,14 @@ static bw_status show_payload(bw_qdrant_parse *p, const bw_json *v,
                : paths(p, word, &show->exclude, &show->nexclude);
 }
 
-static bw_status show_vector(bw_qdrant_parse *p, const bw_json *v, bw_qdrant_show *show)
+bw_status bw_qdrant__vector_names(bw_qdrant_parse *p, const bw_json *v,
+                                  const bw_str **out, uint32_t *n)
 {
     const bw_json *e;
-    uint32_t n;
-    show->names = NULL;
-    if (bw_json_is_bool(v)) {
-        show->vector = v->kind == BW_JSON_TRUE;
-        return BW_OK;
-    }
-    bw_status s = bw_qdrant__list(p, v, "vector names", BW_LIMIT_VECTORS, &e, &n);
+    bw_status s = bw_qdrant__list(p, v, "vector names", BW_LIMIT_VECTORS, &e, n);
     if (s != BW_OK)
         return s;
-    bw_str *names = bw_arena_calloc(p->ctx, n, sizeof *names);
+    bw_str *names = bw_arena_calloc(p->ctx, *n, sizeof *names);
     if (!names)
         return bw_fail_nomem(p->ctx);
     for (uint32_t i = 0; e; e = e->next, i++) {
@@ -88,10 +83,21 @@ static bw_status show_vector(bw_qdrant_parse *p, const bw_json *v, bw_qdrant_sho
                                     bw_qdrant__cut(e->str, 96), e->str.ptr);
         names[i] = e->str;
     }
-    show->vector = true;
-    show->names = names;
-    show->nnames = n;
+    *out = names;
     return BW_OK;
+}
+
+static bw_status show_vector(bw_qdrant_parse *p, const bw_json *v, bw_qdrant_show *show)
+{
+    show->names = NULL;
+    if (bw_json_is_bool(v)) {
+        show->vector = v->kind == BW_JSON_TRUE;
+        return BW_OK;
+    }
+    bw_status s = bw_qdrant__vector_names(p, v, &show->names, &show->nnames);
+    if (s == BW_OK)
+        show->vector = true;
+    return s;
 }
 
 bw_status bw_qdrant__show(bw_qdrant_parse *p, const bw_json *object,

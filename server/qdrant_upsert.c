@@ -362,26 +362,11 @@ bw_status bw_qdrant__update_vectors(bw_qdrant_parse *p, const bw_json *body, bw_
 bw_status bw_qdrant__delete_vectors(bw_qdrant_parse *p, const bw_json *body, bw_op *op)
 {
     *op = (bw_op){.kind = BW_OP_DELETE_VECTORS};
-    const bw_json *e;
     bw_status s = selector(p, body, NULL, op);
     if (s == BW_OK)
-        s = bw_qdrant__list(p, bw_json_get_value(body, "vector"), "vector names",
-                            BW_LIMIT_VECTORS, &e, &op->nkeys);
-    if (s != BW_OK)
-        return s;
-    if (op->nkeys == 0)
-        return bw_qdrant__invalid(p, "vector", "must not be empty");
-    bw_str *names = bw_arena_calloc(p->ctx, op->nkeys, sizeof *names);
-    if (!names)
-        return bw_fail_nomem(p->ctx);
-    for (uint32_t i = 0; e; e = e->next, i++) {
-        if (e->kind != BW_JSON_STRING)
-            return bw_qdrant__format(p, e, "expected a vector name");
-        if (p->info && !bw_qdrant__spec(p->info, e->str))
-            return bw_qdrant__wrong(p, "Not existing vector name error: %.*s",
-                                    bw_qdrant__cut(e->str, 96), e->str.ptr);
-        names[i] = e->str;
-    }
-    op->keys = names;
-    return BW_OK;
+        s = bw_qdrant__vector_names(p, bw_json_get_value(body, "vector"), &op->keys,
+                                    &op->nkeys);
+    if (s == BW_OK && op->nkeys == 0)
+        s = bw_qdrant__invalid(p, "vector", "must not be empty");
+    return s;
 }
