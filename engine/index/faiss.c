@@ -130,8 +130,9 @@ static size_t rows_number(const bw_shell_kind *kind, const float *rows,
     }
     for (size_t r = 0; r < kind->n; r++) {
         const double far =
-            lengths[r] > 0 ? log(longest / lengths[r]) / log(SHELL_RATIO) : SHELLS_MAX;
-        numbers[r] = (uint8_t)(far < SHELLS_MAX - 1 ? far : SHELLS_MAX - 1);
+            lengths[r] > 0 ? log(longest / lengths[r]) / log(SHELL_RATIO)
+                           : (double)SHELLS_MAX;
+        numbers[r] = (uint8_t)fmin(far, (double)(SHELLS_MAX - 1));
     }
     return SHELLS_MAX;
 }

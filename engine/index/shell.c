@@ -240,8 +240,9 @@ static attempt attempt_plan(const bw_shell_kind *kind, const bw_shell *shell,
     if (kind->hnsw) {
         size_t ef = s->effort ? s->effort : EF_DEFAULT;
         ef = ef < s->k + SPARE ? s->k + SPARE : ef;
-        const double wanted = fmax((double)ef, forbid > 1 ? PERMITTED_MIN * forbid : 0);
-        if (wanted <= EF_MAX && (double)allowed > wanted * SCAN_ROWS_PER_EF)
+        const double wanted = fmax((double)ef, forbid > 1 ? (double)PERMITTED_MIN * forbid : 0);
+        if (wanted <= (double)EF_MAX &&
+            (double)allowed > wanted * (double)SCAN_ROWS_PER_EF)
             a.effort = (size_t)wanted;
         return a;
     }

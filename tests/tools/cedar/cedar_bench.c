@@ -111,7 +111,7 @@ static void measure(bench *b, const char *what, const char *action, const char *
         t = bw_clock_mono_ns() - t;
         best = t < best ? t : best;
     }
-    printf("%-58s %8.0f ns  (%s)\n", what, (double)best / CALLS,
+    printf("%-58s %8.0f ns  (%s)\n", what, (double)best / (double)CALLS,
            allowed ? "allow" : "deny");
 }
 

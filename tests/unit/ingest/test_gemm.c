@@ -98,9 +98,9 @@ static void gemm__rows_are_near_libm_and_equal_on_all_levels(void **state)
         g->layer_norm(x, bias, LEN, gain, bias, 1e-12f);
         double mean = 0, var = 0;
         for (size_t i = 0; i < LEN; i++)
-            mean += ((double)want[i] + (double)bias[i]) / LEN;
+            mean += ((double)want[i] + (double)bias[i]) / (double)LEN;
         for (size_t i = 0; i < LEN; i++)
-            var += pow((double)want[i] + (double)bias[i] - mean, 2) / LEN;
+            var += pow((double)want[i] + (double)bias[i] - mean, 2) / (double)LEN;
         for (size_t i = 0; i < LEN; i++) {
             double exact = ((double)want[i] + (double)bias[i] - mean) / sqrt(var) *
                                (double)gain[i] +
