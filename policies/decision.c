@@ -352,7 +352,8 @@ static bw_status asking_begin(asking *k)
     bw_buf b = {0};
     bw_str text;
     bw_json *context;
-    bw_question__put_context(&b, q, &k->a->at, k->s->reads_now);
+    const bw_place *at = q->at ? q->at : &k->a->at;
+    bw_question__put_context(&b, q, at, k->s->reads_now);
     bw_status st =
         b.failed ? bw_fail_nomem(k->ctx) : bw_arena_str(k->ctx, bw_buf_view(&b), &text);
     bw_buf_clear(&b);
@@ -364,7 +365,10 @@ static bw_status asking_begin(asking *k)
     bw_buf_putc(&k->entities, '[');
     bw_entity__put_principal(&k->entities, q->principal);
     /* What is known about this cell comes from its configuration, not from a caller. */
-    if (q->dest && bw_action__moves(q->action) && !bw_str_eq(q->dest->id, k->a->at.id))
+    if (!bw_str_eq(at->id, k->a->at.id))
+        bw_entity__put_place(&k->entities, at);
+    if (q->dest && bw_action__moves(q->action) &&
+        !bw_str_eq(q->dest->id, k->a->at.id) && !bw_str_eq(q->dest->id, at->id))
         bw_entity__put_place(&k->entities, q->dest);
     return BW_OK;
 }
@@ -562,7 +566,7 @@ bw_status bw_decide_object(bw_ctx *ctx, bw_authority *a, const bw_question *q,
     bw_class_id id;
     bw_verdict v;
     bw_status st;
-    resource r = {.type = "Bw::Node", .id = a->at.id};
+    resource r = {.type = "Bw::Node", .id = q->at ? q->at->id : a->at.id};
     *out = (bw_decision){0};
     if (strcmp(kind, "Collection") == 0) {
         char *text = bw_arena_printf(ctx, "%.*s/%.*s", (int)tenant.len,
@@ -598,7 +602,7 @@ bw_status bw_decide_dry(bw_ctx *ctx, bw_authority *a, bw_str policies,
     *out = (bw_decision){0};
     bw_status st = snapshot_build(ctx, a, policies, now->facts, &s);
     if (st == BW_OK && !label_text.ptr) {
-        resource cell = {.type = "Bw::Node", .id = a->at.id};
+        resource cell = {.type = "Bw::Node", .id = q->at ? q->at->id : a->at.id};
         st = decide(ctx, a, s, q, &cell, NULL, NULL, out);
     } else if (st == BW_OK) {
         bw_labels_class_id(label_text, &id);

@@ -56,7 +56,9 @@ typedef struct bw_question {
     bw_str purpose;
     const bw_str *safeguards; /* sorted, unique */
     size_t nsafeguards;
-    const bw_place *dest; /* moves; NULL = this cell */
+    const bw_place *dest; /* moves; NULL = where it is asked (at) */
+    const bw_place *at;   /* NULL = this cell. Another: what-if (place, explain, policy test, replay); no
+                             request for data may choose where it is */
     int64_t now_ns;
 } bw_question;
 

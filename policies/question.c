@@ -88,6 +88,18 @@ static void hash_end(hasher *h, uint8_t out[32])
     crypto_generichash_final(&h->state, out, 32);
 }
 
+static void hash_place(hasher *h, const bw_place *p)
+{
+    hash_u64(h, p != NULL);
+    if (!p)
+        return;
+    hash_str(h, p->id);
+    hash_str(h, p->country);
+    hash_str(h, p->operator_id);
+    hash_strs(h, p->certs, p->ncerts);
+    hash_strs(h, p->hw, p->nhw);
+}
+
 void bw_question__fingerprint(const bw_question *q, uint64_t version, bool reads_now,
                               bw_fingerprint *out)
 {
@@ -103,14 +115,8 @@ void bw_question__fingerprint(const bw_question *q, uint64_t version, bool reads
     hash_strs(&h, p->roles, p->nroles);
     hash_str(&h, q->purpose);
     hash_strs(&h, q->safeguards, q->nsafeguards);
-    hash_u64(&h, q->dest != NULL);
-    if (q->dest) {
-        hash_str(&h, q->dest->id);
-        hash_str(&h, q->dest->country);
-        hash_str(&h, q->dest->operator_id);
-        hash_strs(&h, q->dest->certs, q->dest->ncerts);
-        hash_strs(&h, q->dest->hw, q->dest->nhw);
-    }
+    hash_place(&h, q->dest);
+    hash_place(&h, q->at);
     if (reads_now) /* as fine as a policy can see it: the answer expires with it */
         hash_u64(&h, (uint64_t)(q->now_ns / 1000000));
     hash_end(&h, out->bytes);

@@ -44,6 +44,10 @@ static void variant_make(variant *v, int which)
     case 19: v->version = 2; break;
     case 20: v->reads_now = true; break;
     case 21: v->reads_now = true, v->q.now_ns = 6000000; break;
+    case 22: v->q.at = &v->dest; break; /* there is not the same as to there */
+    case 23: v->q.at = &v->dest, v->dest.country = BW_STR("DE"); break;
+    case 24: v->q.at = &v->dest, v->dest.certs = ab, v->dest.ncerts = 1; break;
+    case 25: v->q.at = v->q.dest = &v->dest; break;
     default: break;
     }
 }
@@ -51,7 +55,7 @@ static void variant_make(variant *v, int which)
 static void test_question_fingerprint__tells_every_field_apart(void **state)
 {
     (void)state;
-    enum { N = 22 };
+    enum { N = 26 };
     bw_fingerprint f[N], again;
     variant v;
     for (int i = 0; i < N; i++) {
