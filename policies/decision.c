@@ -44,6 +44,7 @@ struct bw_authority {
     const bw_catalogue *catalogue;
     bw_ctx *mem; /* owns the place's copy */
     bw_place at;
+    bool cedar_errors;
     bw_cedar_schema *schema;
     bw_decision_cache *cache;
     pthread_mutex_t change; /* one replacement at a time */
@@ -237,6 +238,7 @@ static bw_status authority_fill(bw_ctx *ctx, bw_authority *a,
     facts *f = NULL;
     snapshot *s;
     a->catalogue = o->catalogue;
+    a->cedar_errors = o->cedar_errors;
     a->mem = bw_ctx_new(0);
     a->cache = bw_decision_cache__new();
     if (!a->mem || !a->cache || copy_place(a->mem, &o->at, &a->at) != BW_OK)
@@ -385,15 +387,16 @@ static bw_status asking_entities(asking *k, bw_cedar_entities **out)
     return st == BW_OK ? bw_cedar_entities_parse(k->ctx, list, k->a->schema, out) : st;
 }
 
-static bw_status verdict_of(bw_ctx *ctx, const snapshot *s,
+static bw_status verdict_of(bw_ctx *ctx, const bw_authority *a, const snapshot *s,
                             const bw_cedar_answer *answer, bw_verdict *out)
 {
+    bool closed = answer->forbid_errored && !a->cedar_errors;
     uint32_t *p =
         bw_arena_alloc(ctx, (answer->nreasons + 2 * answer->nerrors + 1) * sizeof *p);
     size_t n = 0;
     if (!p)
         return BW_ENOMEM;
-    if (answer->allow && answer->forbid_errored) {
+    if (answer->allow && closed) {
         for (size_t i = 0; i < answer->nerrors; i++)
             if (bw_cedar_policy_is_forbid(s->policies, answer->errors[i]))
                 p[n++] = answer->errors[i];
@@ -401,7 +404,7 @@ static bw_status verdict_of(bw_ctx *ctx, const snapshot *s,
         for (size_t i = 0; i < answer->nreasons; i++)
             p[n++] = answer->reasons[i];
     }
-    *out = (bw_verdict){.allow = answer->allow && !answer->forbid_errored,
+    *out = (bw_verdict){.allow = answer->allow && !closed,
                         .nreasons = (uint32_t)n,
                         .nerrors = (uint32_t)answer->nerrors,
                         .policies = p};
@@ -423,7 +426,7 @@ static bw_status ask(asking *k, const bw_cedar_entities *extra, const char *type
     };
     bw_status st = bw_cedar_authorize(k->ctx, k->s->policies, k->s->facts->entities,
                                       k->a->schema, &request, &answer);
-    return st == BW_OK ? verdict_of(k->ctx, k->s, &answer, out) : st;
+    return st == BW_OK ? verdict_of(k->ctx, k->a, k->s, &answer, out) : st;
 }
 
 /* What Cedar cannot take is denied; what we had no memory or time for is an error. */

@@ -169,6 +169,26 @@ static void test_decide_class__a_forbid_that_errors_denies(void **state)
     assert_int_equal(errors, 2); /* one policy, asked twice */
 }
 
+/* Cedar's own rule, which `policy test --cedar-errors` shows: skipped, and said. */
+static void test_decide_class__cedar_skips_a_forbid_that_errors(void **state)
+{
+    fixture *f = *state;
+    const bw_json *row = bw_json_get(f->data, "broken")->child;
+    bw_authority_options o = {.schema = f->schema, .policies = f->policies, .catalogue = f->catalogue,
+                              .at = place(f, item(row, 3)->str), .cedar_errors = true};
+    bw_principal who = person(f, item(row, 0)->str);
+    bw_question q = {.principal = &who, .action = BW_ACTION_STORE, .purpose = BW_STR("")};
+    bw_authority *a;
+    bw_class_id id;
+    bw_decision d;
+    bw_str text = class_text(f, item(row, 2)->str, &id);
+    assert_int_equal(bw_authority_new(f->ctx, &o, &a), BW_OK);
+    assert_int_equal(bw_decide_class(f->ctx, a, &q, &id, text, &d), BW_OK);
+    assert_true(d.allow && d.npolicies == 1 && d.nerrors == 1);
+    assert_true(bw_str_is(d.policies[0], "own-tenant") && bw_str_is(d.errors[0], "no-extra-eu-control"));
+    bw_authority_free(a);
+}
+
 static void test_decide_object__answers_the_checked_requests(void **state)
 {
     fixture *f = *state;
@@ -452,6 +472,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_decide_class__answers_the_checked_requests),
         T(test_decide_class__a_forbid_that_errors_denies),
+        T(test_decide_class__cedar_skips_a_forbid_that_errors),
         T(test_decide_object__answers_the_checked_requests),
         T(test_permitted_set__equals_class_by_class),
         T(test_permitted_set__leaves_out_a_class_that_cannot_be_read),
