@@ -72,4 +72,56 @@ typedef struct bw_cedar_answer { /* arrays in ctx's arena: indexes of policies, 
 BW_MUST_USE bw_status bw_cedar_authorize(bw_ctx *ctx, const bw_cedar_policies *p,
                                          const bw_cedar_entities *e, const bw_cedar_schema *schema,
                                          const bw_cedar_request *request, bw_cedar_answer *out);
+
+/* ---- partial evaluation: what is left of the policies while the resource is unknown ----
+ * After typed partial evaluation (RFC 95): principal, action, context and the resource's type
+ * are known; its id, attributes, tags and ancestors are not. Unknown is also what stores say of
+ * any other entity of that type. A residual is what must still hold of the resource; finishing
+ * it gives exactly what bw_cedar_authorize gives (limits apart). */
+typedef struct bw_cedar_residuals bw_cedar_residuals;
+
+typedef struct bw_cedar_partial_options {
+    /* The caller vouches: every resource to come is in a store and conforms to the schema, so a
+     * required attribute cannot be missing and has its type. Needs a schema that declares it. */
+    bool resources_conform;
+} bw_cedar_partial_options;
+
+/* request->resource.id is not looked at. Immutable, may be shared by threads, freed whole.
+ * Borrowed until then: p, e, schema and request->extra (never the context). BW_EINVALID: the
+ * request does not fit the schema, or takes more steps than a limit; BW_ENOMEM. options may be
+ * NULL = all off. */
+BW_MUST_USE bw_status bw_cedar_partial(bw_ctx *ctx, const bw_cedar_policies *p,
+                                       const bw_cedar_entities *e, const bw_cedar_schema *schema,
+                                       const bw_cedar_request *request,
+                                       const bw_cedar_partial_options *options,
+                                       bw_cedar_residuals **out);
+void bw_cedar_residuals_free(bw_cedar_residuals *r);
+
+typedef enum bw_cedar_residual_state {
+    BW_CEDAR_RESIDUAL_FALSE, /* cannot be satisfied; policies whose scope does not fit too */
+    BW_CEDAR_RESIDUAL_TRUE,  /* satisfied by every resource of the type */
+    BW_CEDAR_RESIDUAL_ERROR, /* errors for every one */
+    BW_CEDAR_RESIDUAL_OPEN   /* depends on the resource */
+} bw_cedar_residual_state;
+bw_cedar_residual_state bw_cedar_residuals_state(const bw_cedar_residuals *r, size_t policy);
+/* How many policies are in that state. */
+size_t bw_cedar_residuals_count(const bw_cedar_residuals *r, bw_cedar_residual_state state);
+
+typedef enum bw_cedar_known { BW_CEDAR_UNKNOWN, BW_CEDAR_ALLOWS, BW_CEDAR_DENIES } bw_cedar_known;
+/* Cedar's decision when it is the same for every resource of the type (errors skip a policy). */
+bw_cedar_known bw_cedar_residuals_known(const bw_cedar_residuals *r);
+
+/* The answer for one resource, as bw_cedar_authorize gives it. store: where its entity is read
+ * from, and nothing else (its parents' ancestors come from the stores of the partial
+ * evaluation); NULL, or a store without it: those stores. BW_EINVALID: another type, an id that
+ * an enumerated type lacks, a limit, or conforming resources were promised and it is nowhere. */
+BW_MUST_USE bw_status bw_cedar_residuals_finish(bw_ctx *ctx, const bw_cedar_residuals *r,
+                                                const bw_cedar_entities *store,
+                                                const bw_cedar_uid *resource,
+                                                bw_cedar_answer *out);
+/* Only whether it is allowed, and by our rule: a forbid that errors denies. Stops as soon as that
+ * is certain. Uses no heap but ctx's arena, and leaves nothing there. */
+BW_MUST_USE bw_status bw_cedar_residuals_allow(bw_ctx *ctx, const bw_cedar_residuals *r,
+                                               const bw_cedar_entities *store,
+                                               const bw_cedar_uid *resource, bool *allow);
 #endif
