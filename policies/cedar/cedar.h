@@ -35,9 +35,44 @@ bool bw_cedar_policies_read_context(const bw_cedar_policies *p, bw_str attribute
 BW_MUST_USE bw_status bw_cedar_schema_parse(bw_ctx *ctx, bw_str text, bw_cedar_schema **out);
 void bw_cedar_schema_free(bw_cedar_schema *s);
 /* The scopes name declared entity types and actions only; BW_EINVALID names the policy.
- * (Strict validation of expressions is a later piece and will sit behind this call.) */
+ * (Goes away once every caller asks bw_cedar_policies_validate.) */
 BW_MUST_USE bw_status bw_cedar_policies_check_scopes(bw_ctx *ctx, const bw_cedar_policies *p,
                                                      const bw_cedar_schema *s);
+
+typedef struct bw_cedar_validate_options { /* NULL: the defaults */
+    int level;             /* most chained dereferences of entities (RFC 76); -1 (default): any */
+    uint32_t findings_max; /* how many are kept; 0: 100 */
+} bw_cedar_validate_options;
+
+typedef struct bw_cedar_finding {
+    uint32_t policy;       /* index */
+    bool warning;          /* a policy set with warnings alone is valid */
+    size_t offset;         /* into the set's text */
+    uint32_t line, column; /* the same from 1, in bytes; 0: the policy came as JSON */
+    bw_cedar_uid action;   /* the request environment; empty: the finding holds in all */
+    bw_str principal, resource; /* its entity types */
+    bw_str message;        /* names the expression, the types found and wanted */
+} bw_cedar_finding;
+
+typedef struct bw_cedar_validation { /* in ctx's arena */
+    bool valid; /* no errors */
+    bool more;  /* there were more findings than findings_max */
+    const bw_cedar_finding *findings; /* by policy, then by environment and place */
+    size_t nfindings;
+} bw_cedar_validation;
+
+/* Strict validation (language description, section 8): every policy is typed in every
+ * request environment of the schema; templates with their slots as any entity that fits,
+ * links as the policies that they are. BW_OK also when policies are invalid; BW_EINVALID
+ * when a limit is passed (steps over all policies and environments, size of a policy). */
+BW_MUST_USE bw_status bw_cedar_policies_validate(bw_ctx *ctx, const bw_cedar_policies *p,
+                                                 const bw_cedar_schema *s,
+                                                 const bw_cedar_validate_options *options,
+                                                 bw_cedar_validation *out);
+/* One line for a person: policy (its @id or id), line:column, message, environment. In
+ * ctx's arena; NULL without memory. */
+const char *bw_cedar_finding_text(bw_ctx *ctx, const bw_cedar_policies *p,
+                                  const bw_cedar_finding *f);
 
 /* Entities JSON (`[{"uid","attrs","parents","tags"}]`). With a schema: implicit __entity and
  * __extn forms are typed by it and the action hierarchy comes from it; schema may be NULL.
