@@ -88,6 +88,7 @@ bw_status bw_collection__new(bw_ctx *ctx, bw_engine *e, const bw_collection_info
     atomic_init(&c->refs, 1);
     c->engine = e;
     c->uid = uid;
+    c->classes_version = atomic_fetch_add(&e->class_lists, 1) + 1;
     pthread_mutex_init(&c->write, NULL);
     bw_rwlock_init(&c->view);
     if (!info_copy(info, &c->info)) {
@@ -207,6 +208,7 @@ void bw_collection__add_part(bw_collection *c, bw_partition *p)
     memmove(parts + at + 1, parts + at, (c->nparts - at) * sizeof(bw_partition *));
     parts[at] = p;
     c->nparts++;
+    c->classes_version = atomic_fetch_add(&c->engine->class_lists, 1) + 1;
 }
 
 static bw_status arena_index(bw_ctx *ctx, const bw_index_spec *from, bw_index_spec *to)
@@ -229,6 +231,7 @@ bw_status bw_collection__copy_info(bw_ctx *ctx, const bw_collection *c,
     if (!vectors || !indexes)
         return BW_ENOMEM;
     bw_collection_info o = {.uid = c->uid,
+                            .classes_version = c->classes_version,
                             .vectors = vectors,
                             .nvectors = i->nvectors,
                             .indexes = indexes,
@@ -404,7 +407,6 @@ bw_status bw_collection_drop_judged(bw_ctx *ctx, bw_engine *e, bw_str tenant,
             unlist_collection(e, c);
             drop_aliases_of(e, c->uid);
             pthread_rwlock_unlock(&e->names);
-            atomic_fetch_add(&e->class_epoch, 1);
         }
         pthread_mutex_unlock(&e->catalogue_lock);
     }

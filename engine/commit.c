@@ -198,7 +198,6 @@ bw_status bw_collection__create_parts(bw_ctx *ctx, bw_collection *c,
         for (uint32_t i = 0; i < n; i++)
             bw_collection__add_part(c, parts[i]);
         pthread_rwlock_unlock(&e->names);
-        atomic_fetch_add(&e->class_epoch, 1);
     }
     for (uint32_t i = 0; st != BW_OK && i < n; i++) {
         if (!parts[i])

@@ -327,7 +327,7 @@ bw_status bw_engine_open(bw_ctx *ctx, const char *dir, const bw_engine_options *
     e->lock_fd = -1;
     pthread_mutex_init(&e->catalogue_lock, NULL);
     bw_rwlock_init(&e->names);
-    atomic_init(&e->class_epoch, 1);
+    atomic_init(&e->class_lists, 0);
     bw_pool_init(&e->env.pool, or_default(o.open_partitions_max, OPEN_MAX));
     e->dir = heap_path(dir, "");
     e->parts_dir = heap_path(dir, "/p");

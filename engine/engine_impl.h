@@ -25,7 +25,8 @@ typedef struct bw_collection {
     pthread_rwlock_t view;
     bw_partition **parts; /* sorted by class; names lock to change and to read */
     uint32_t nparts, parts_cap;
-    bool dropped; /* names lock */
+    uint64_t classes_version; /* of that list; names lock */
+    bool dropped;             /* names lock */
 } bw_collection;
 
 typedef struct bw_alias_entry {
@@ -45,7 +46,7 @@ struct bw_engine {
     bw_alias_entry *aliases; /* sorted by (tenant, alias) */
     uint32_t naliases;
     bw_map *classes; /* 32 bytes -> heap bw_str* */
-    atomic_ullong class_epoch;
+    atomic_ullong class_lists; /* versions given out to lists of classes */
 };
 
 /* A counted reference; alias names are followed. BW_ENOTFOUND. */

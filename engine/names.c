@@ -262,7 +262,7 @@ bw_status bw_class_get(bw_ctx *ctx, bw_engine *e, const bw_class_id *id,
 }
 
 bw_status bw_collection_classes(bw_ctx *ctx, bw_engine *e, bw_str tenant, bw_str name,
-                                const bw_class_id **out, size_t *n)
+                                const bw_class_id **out, size_t *n, uint64_t *version)
 {
     bw_collection *c;
     bw_status st = bw_collection__find(ctx, e, tenant, name, &c);
@@ -274,6 +274,8 @@ bw_status bw_collection_classes(bw_ctx *ctx, bw_engine *e, bw_str tenant, bw_str
         for (uint32_t i = 0; i < c->nparts; i++)
             list[i] = c->parts[i]->id.class_id;
     size_t count = c->nparts;
+    if (version)
+        *version = c->classes_version;
     pthread_rwlock_unlock(&e->names);
     bw_collection__release(c);
     if (!list)
@@ -281,9 +283,4 @@ bw_status bw_collection_classes(bw_ctx *ctx, bw_engine *e, bw_str tenant, bw_str
     *out = list;
     *n = count;
     return BW_OK;
-}
-
-uint64_t bw_engine_class_epoch(const bw_engine *e)
-{
-    return atomic_load(&e->class_epoch);
 }

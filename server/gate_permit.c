@@ -217,7 +217,7 @@ static bw_status candidates_get(bw_request *r, const bw_collection_info *info,
     const bw_class_id *have;
     size_t n = 0;
     bw_status s = bw_collection_classes(r->ctx, r->server->engine, info->tenant,
-                                        info->name, &have, &n);
+                                        info->name, &have, &n, NULL);
     if (s != BW_OK)
         return s;
     out->ids = bw_arena_calloc(r->ctx, n + g->nclasses + 1, sizeof *out->ids);

@@ -52,6 +52,9 @@ typedef struct bw_index_spec { /* a payload index */
 typedef struct bw_collection_info {
     bw_str tenant, name;
     uint64_t uid; /* the engine's own id of it; never shown to a caller */
+    /* Names its list of classes: another number whenever a class comes or goes, and no
+     * other list of this engine ever has it. For caches of decisions; never shown. */
+    uint64_t classes_version;
     const bw_vector_spec *vectors;
     uint32_t nvectors;
     const bw_index_spec *indexes;
@@ -111,11 +114,11 @@ BW_MUST_USE bw_status bw_class_put(bw_ctx *ctx, bw_engine *engine, const bw_clas
 BW_MUST_USE bw_status bw_class_get(bw_ctx *ctx, bw_engine *engine, const bw_class_id *id,
                                    bw_str *label_text);
 /* The classes that have a partition in the collection, sorted; in ctx's arena. For
- * the decision alone: never show it, or its length, to a caller. */
+ * the decision alone: never show it, or its length, to a caller. version: of this
+ * very list (bw_collection_info.classes_version); may be NULL. */
 BW_MUST_USE bw_status bw_collection_classes(bw_ctx *ctx, bw_engine *engine, bw_str tenant,
-                                            bw_str name, const bw_class_id **out, size_t *n);
-/* Rises whenever the list above changes; for caches of decisions. */
-uint64_t bw_engine_class_epoch(const bw_engine *engine);
+                                            bw_str name, const bw_class_id **out, size_t *n,
+                                            uint64_t *version);
 
 /* ---- Writes ---- */
 

@@ -133,7 +133,7 @@ static void test_collection_drop__spares_a_class_that_nobody_judged(void **state
     bool existed;
     cell_collection(c, 4, BW_METRIC_DOT, 3);
     cell_upsert_range(c, 1, 1, 10, 4);
-    OK(bw_collection_classes(c->ctx, c->engine, TENANT, NAME, &have, &n));
+    OK(bw_collection_classes(c->ctx, c->engine, TENANT, NAME, &have, &n, NULL));
     bw_permit judged = {have, n};
     cell_upsert_range(c, 2, 20, 30, 4); /* a writer between the decision and the drop */
     assert_int_equal(
@@ -145,7 +145,7 @@ static void test_collection_drop__spares_a_class_that_nobody_judged(void **state
     assert_int_equal(bw_bitmap_count(bw_snapshot_live(both.parts[0])), 9);
     assert_int_equal(bw_bitmap_count(bw_snapshot_live(both.parts[1])), 10);
     bw_view_close(&both);
-    OK(bw_collection_classes(c->ctx, c->engine, TENANT, NAME, &have, &n));
+    OK(bw_collection_classes(c->ctx, c->engine, TENANT, NAME, &have, &n, NULL));
     judged = (bw_permit){have, n};
     OK(bw_collection_drop_judged(c->ctx, c->engine, TENANT, NAME, &judged, &existed));
     assert_true(existed);
@@ -190,20 +190,59 @@ static void test_class_put__must_come_before_the_write(void **state)
     bw_write_result r;
     assert_int_equal(cell_write(c, &a, &op, 1, &r), BW_EINVALID);
     bw_class_id id = cell_class(2);
-    uint64_t epoch = bw_engine_class_epoch(c->engine);
+    uint64_t before, version;
+    const bw_class_id *list;
+    size_t n;
+    OK(bw_collection_classes(c->ctx, c->engine, TENANT, NAME, &list, &n, &before));
     OK(bw_class_put(c->ctx, c->engine, &id, BW_STR("two")));
     OK(bw_class_put(c->ctx, c->engine, &id, BW_STR("other text, not looked at")));
     OK(cell_write(c, &a, &op, 1, &r));
-    assert_int_not_equal(bw_engine_class_epoch(c->engine), epoch);
+    OK(bw_collection_classes(c->ctx, c->engine, TENANT, NAME, &list, &n, &version));
+    assert_int_not_equal(version, before);
     cell_reopen(c);
     bw_str text;
     OK(bw_class_get(c->ctx, c->engine, &id, &text));
     assert_true(bw_str_is(text, "two"));
-    const bw_class_id *list;
-    size_t n;
-    OK(bw_collection_classes(c->ctx, c->engine, TENANT, NAME, &list, &n));
+    OK(bw_collection_classes(c->ctx, c->engine, TENANT, NAME, &list, &n, NULL));
     assert_int_equal(n, 1);
     assert_int_equal(bw_class_id_cmp(&list[0], &id), 0);
+}
+
+static uint64_t classes_version(cell *c, bw_str name)
+{
+    bw_collection_info info;
+    const bw_class_id *list;
+    size_t n;
+    uint64_t version;
+    OK(bw_collection_get(c->ctx, c->engine, TENANT, name, &info));
+    OK(bw_collection_classes(c->ctx, c->engine, TENANT, name, &list, &n, &version));
+    assert_int_equal(info.classes_version, version);
+    return version;
+}
+
+static void test_classes_version__names_one_list_for_good(void **state)
+{
+    cell *c = *state;
+    bool existed;
+    cell_collection(c, 4, BW_METRIC_DOT, 2);
+    bw_vector_spec v = {.name = BW_STR(""), .dim = 4, .metric = BW_METRIC_DOT};
+    bw_collection_info other = {
+        .tenant = TENANT, .name = BW_STR("other"), .vectors = &v, .nvectors = 1};
+    OK(bw_collection_create(c->ctx, c->engine, &other));
+    uint64_t seen[5] = {classes_version(c, NAME), classes_version(c, other.name)};
+    cell_upsert_range(c, 1, 1, 5, 4);
+    seen[2] = classes_version(c, NAME);
+    cell_upsert_range(c, 1, 5, 9, 4); /* more of a class that is there */
+    assert_int_equal(classes_version(c, NAME), seen[2]);
+    assert_int_equal(classes_version(c, other.name), seen[1]);
+    cell_upsert_range(c, 2, 20, 25, 4);
+    seen[3] = classes_version(c, NAME);
+    OK(bw_collection_drop(c->ctx, c->engine, TENANT, NAME, &existed));
+    cell_collection(c, 4, BW_METRIC_DOT, 2); /* the same name, another list */
+    seen[4] = classes_version(c, NAME);
+    for (size_t i = 0; i < 5; i++)
+        for (size_t k = 0; k < i; k++)
+            assert_int_not_equal(seen[i], seen[k]);
 }
 
 static void search(cell *c, unsigned class_no, const float *query, size_t k,
@@ -335,6 +374,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_alias_apply__is_all_or_none, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_class_put__must_come_before_the_write,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(test_classes_version__names_one_list_for_good,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(
             test_snapshot_search__finds_what_was_written_and_survives_restart, setup,

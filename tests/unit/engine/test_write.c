@@ -138,7 +138,7 @@ static void test_write_upsert__checks_vectors_in_the_contracts_words(void **stat
     assert_int_equal(cell_count(c, 1, 4), 0); /* nothing of a refused call remains */
     const bw_class_id *list;
     size_t n;
-    OK(bw_collection_classes(c->ctx, c->engine, TENANT, NAME, &list, &n));
+    OK(bw_collection_classes(c->ctx, c->engine, TENANT, NAME, &list, &n, NULL));
     assert_int_equal(n, 0);
 }
 
