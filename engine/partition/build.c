@@ -1,6 +1,7 @@
 /* Graphs of sealed vectors (build.h has the format and the rules). A few worker threads
  * a cell, one to a build: FAISS gives the same bytes only with one thread each. */
 #include "build.h"
+#include "../store/failpoint.h"
 #include "../store/fs.h"
 
 #include <errno.h>
@@ -168,7 +169,9 @@ static void run(bw_builder *b, struct bw_build *job)
         bw_ctx_reset(ctx);
         job->index = NULL;
         bw_index_params params = params_of(job);
-        bw_status st = bw_index_start(ctx);
+        bw_status st = bw_failpoint(ctx, "build.start");
+        if (st == BW_OK)
+            st = bw_index_start(ctx);
         if (st == BW_OK)
             st = ops->build(ctx, &params, job->matrix->data, job->matrix->cap,
                             &job->index);
@@ -265,6 +268,7 @@ void bw_builder_free(bw_builder *b)
     atomic_store(&b->stop, true);
     pthread_cond_broadcast(&b->work);
     pthread_mutex_unlock(&b->lock);
+    bw_failpoint_pass("build.stop");
     for (unsigned i = 0; i < b->nthreads; i++)
         pthread_join(b->threads[i], NULL);
     while (b->first) {

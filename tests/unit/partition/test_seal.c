@@ -6,6 +6,7 @@
 #include "engine/partition/part.h"
 #include "engine/store/failpoint.h"
 #include <dirent.h>
+#include <pthread.h>
 
 enum { DIM = 8, SEAL = 200, ADOPT = 100 };
 
@@ -404,9 +405,34 @@ static void test_seal__a_refused_seal_leaves_no_graph(void **state)
     OK(cell_write(c, &a, &op, 1, &r));
     assert_int_equal(shape_of(c).segments, 1);
 }
-#endif
+/* Builds wait in front of this gate. Closing the engine opens it, after the builder was
+ * told to stop: so the build is always met at work. */
+static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
+static bool gate_open;
 
-/* A graph that takes seconds: closing gives it up, and the next start builds it. */
+static void gate_set(bool open)
+{
+    pthread_mutex_lock(&gate_lock);
+    gate_open = open;
+    pthread_cond_broadcast(&gate_moved);
+    pthread_mutex_unlock(&gate_lock);
+}
+
+static bw_status hold_builds(const char *name)
+{
+    if (strcmp(name, "build.stop") == 0)
+        gate_set(true);
+    if (strcmp(name, "build.start") == 0) {
+        pthread_mutex_lock(&gate_lock);
+        while (!gate_open)
+            pthread_cond_wait(&gate_moved, &gate_lock);
+        pthread_mutex_unlock(&gate_lock);
+    }
+    return BW_OK;
+}
+
+/* Closing gives a running build up, and the next start does it again. */
 static void test_seal__closing_does_not_wait_for_a_build(void **state)
 {
     (void)state;
@@ -415,6 +441,8 @@ static void test_seal__closing_does_not_wait_for_a_build(void **state)
     bw_engine_options o = small();
     o.seal_rows = ROWS;
     o.adopt_rows = 2;
+    gate_set(false);
+    bw_failpoint_set(hold_builds);
     cell_init(c, &o);
     cell_collection(c, WIDE, BW_METRIC_EUCLID, 4);
     cell_upsert_range(c, 1, 0, ROWS, WIDE);
@@ -422,6 +450,7 @@ static void test_seal__closing_does_not_wait_for_a_build(void **state)
     bw_engine_close(c->engine);
     c->engine = NULL;
     assert_int_equal(graph_files(c, NULL), 0);
+    gate_set(false);
     cell_open(c);
     bw_ctx_set_deadline(c->ctx,
                         bw_clock_mono_ns() + 1); /* a writer does not wait past it */
@@ -431,12 +460,15 @@ static void test_seal__closing_does_not_wait_for_a_build(void **state)
     bw_op op = {.kind = BW_OP_UPSERT, .points = p, .npoints = 2};
     bw_write_result r;
     assert_int_equal(cell_write(c, &a, &op, 1, &r), BW_ETIMEOUT);
+    gate_set(true);
     bw_ctx_set_deadline(c->ctx, 0);
     assert_int_equal(cell_count(c, 1, 1), ROWS);
     OK(cell_write(c, &a, &op, 1, &r));
     assert_int_equal(shape_of(c).graphs, 1);
     cell_clear(c);
+    bw_failpoint_set(NULL);
 }
+#endif
 
 int main(void)
 {
@@ -452,8 +484,8 @@ int main(void)
 #ifdef BW_DEBUG
         T(test_seal__a_refused_seal_leaves_no_graph),
         T(test_seal__refused_writes_do_not_pile_up),
-#endif
         cmocka_unit_test(test_seal__closing_does_not_wait_for_a_build),
+#endif
     };
     return cmocka_run_group_tests_name("seal", tests, NULL, NULL);
 }
