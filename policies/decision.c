@@ -15,6 +15,7 @@
 #include "decision.h"
 #include "../engine/base/map.h"
 #include "decision_cache.h"
+#include "decision_hold.h"
 
 #include <pthread.h>
 #include <sodium.h>
@@ -334,6 +335,27 @@ bw_status bw_authority_policies_text(bw_ctx *ctx, bw_authority *a, bw_str *out)
     bw_status st = bw_arena_str(ctx, (bw_str){s->text, s->text_len}, out);
     snapshot_release(s);
     return st;
+}
+
+void bw_authority__hold(bw_authority *a, bw_in_force *out)
+{
+    snapshot *s = snapshot_acquire(a);
+    *out = (bw_in_force){.schema = a->schema,
+                         .policies = s->policies,
+                         .names = s->names,
+                         .entities = s->facts->entities,
+                         .catalogue = a->catalogue,
+                         .at = &a->at,
+                         .version = s->version,
+                         .reads_now = s->reads_now,
+                         .cedar_errors = a->cedar_errors,
+                         .snapshot = s};
+}
+
+void bw_authority__let_go(bw_in_force *f)
+{
+    snapshot_release(f->snapshot);
+    *f = (bw_in_force){0};
 }
 
 /* ---- asking Cedar ---- */

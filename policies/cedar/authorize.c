@@ -174,20 +174,20 @@ static bw_status judge_all(bw_cedar__run *run, const bw_cedar_policies *set,
     return BW_OK;
 }
 
-bw_status bw_cedar_authorize(bw_ctx *ctx, const bw_cedar_policies *p,
-                             const bw_cedar_entities *e, const bw_cedar_schema *schema,
-                             const bw_cedar_request *request, bw_cedar_answer *out)
+bw_status bw_cedar__run_begin(bw_ctx *ctx, const bw_cedar_entities *e,
+                              const bw_cedar_schema *schema,
+                              const bw_cedar_request *request, bw_cedar__uid uids[3],
+                              bw_cedar__run *run)
 {
     const bw_cedar_uid *named[3] = {&request->principal, &request->action,
                                     &request->resource};
-    bw_cedar__uid uids[3];
-    bw_cedar__run run = {.ctx = ctx};
-    run.stores[0] = request->extra;
-    run.stores[1] = e;
-    run.stores[2] = schema ? &schema->actions : NULL;
-    run.tangled = bw_cedar__tangled(request->extra, e);
-    if (run.tangled &&
-        !(run.seen = bw_arena_calloc(ctx, (size_t)request->extra->n + e->n, 1)))
+    *run = (bw_cedar__run){.ctx = ctx};
+    run->stores[0] = request->extra;
+    run->stores[1] = e;
+    run->stores[2] = schema ? &schema->actions : NULL;
+    run->tangled = bw_cedar__tangled(request->extra, e);
+    if (run->tangled &&
+        !(run->seen = bw_arena_calloc(ctx, (size_t)request->extra->n + e->n, 1)))
         return bw_fail_nomem(ctx);
     for (int i = 0; i < 3; i++)
         uids[i] = bw_cedar__uid_make(named[i]->type, named[i]->id);
@@ -196,14 +196,24 @@ bw_status bw_cedar_authorize(bw_ctx *ctx, const bw_cedar_policies *p,
     if (schema && !request->unchecked)
         st = check_request(ctx, schema, uids, &action);
     if (st == BW_OK)
-        st = read_context(ctx, schema, action, request, &run.vars[BW_CEDAR__CONTEXT]);
+        st = read_context(ctx, schema, action, request, &run->vars[BW_CEDAR__CONTEXT]);
     if (st != BW_OK)
         return st;
     for (int i = 0; i < 3; i++)
-        run.objects[i] = bw_cedar__find(&run, &uids[i]);
+        run->objects[i] = bw_cedar__find(run, &uids[i]);
     for (int i = 0; i < 3; i++)
-        run.vars[i] = bw_cedar__entity(&uids[i]);
-    return judge_all(&run, p, out);
+        run->vars[i] = bw_cedar__entity(&uids[i]);
+    return BW_OK;
+}
+
+bw_status bw_cedar_authorize(bw_ctx *ctx, const bw_cedar_policies *p,
+                             const bw_cedar_entities *e, const bw_cedar_schema *schema,
+                             const bw_cedar_request *request, bw_cedar_answer *out)
+{
+    bw_cedar__uid uids[3];
+    bw_cedar__run run;
+    bw_status st = bw_cedar__run_begin(ctx, e, schema, request, uids, &run);
+    return st == BW_OK ? judge_all(&run, p, out) : st;
 }
 
 /* ---- looking at a set ---- */

@@ -65,6 +65,10 @@ struct bw_cedar__code {
 
 /* Compiles the clauses of p (nothing when there are none) in pool's arena. */
 BW_MUST_USE bw_status bw_cedar__compile(bw_ctx *ctx, bw_ctx *pool, bw_cedar__policy *p);
+/* One expression as a program of its own, in ctx's arena: BW_CEDAR__YES leaves its value
+ * in run->stack[1]. */
+BW_MUST_USE bw_status bw_cedar__compile_expr(bw_ctx *ctx, const bw_cedar__expr *e,
+                                             bw_cedar__code *out);
 
 typedef struct bw_cedar__run { /* one authorization; one thread */
     bw_ctx *ctx;
@@ -88,6 +92,13 @@ typedef enum bw_cedar__outcome {
     BW_CEDAR__STOPPED /* limit or memory */
 } bw_cedar__outcome;
 bw_cedar__outcome bw_cedar__eval(bw_cedar__run *run, const bw_cedar__code *code);
+
+/* Everything of a run but its stack: stores, variables, the request held against the
+ * schema. uids must live as long as the run. BW_EINVALID when Cedar cannot take it. */
+BW_MUST_USE bw_status bw_cedar__run_begin(bw_ctx *ctx, const bw_cedar_entities *e,
+                                          const bw_cedar_schema *schema,
+                                          const bw_cedar_request *request,
+                                          bw_cedar__uid uids[3], bw_cedar__run *run);
 
 const bw_cedar__object *bw_cedar__find(const bw_cedar__run *run,
                                        const bw_cedar__uid *uid);

@@ -322,6 +322,18 @@ bw_status bw_cedar__compile(bw_ctx *ctx, bw_ctx *pool, bw_cedar__policy *p)
     return BW_OK;
 }
 
+bw_status bw_cedar__compile_expr(bw_ctx *ctx, const bw_cedar__expr *e,
+                                 bw_cedar__code *out)
+{
+    compiler c = {.ctx = ctx, .pool = ctx};
+    bw_status st = compile_expr(&c, e);
+    if (st == BW_OK)
+        st = emit_op(&c, BW_CEDAR__I_END, 0, 0);
+    if (st == BW_OK)
+        *out = (bw_cedar__code){c.ins, c.n, c.depth_max};
+    return st;
+}
+
 bw_status bw_cedar__walk(bw_ctx *ctx, const bw_cedar__expr *root,
                          bool (*visit)(const bw_cedar__expr *e, void *user), void *user)
 {
