@@ -1,7 +1,8 @@
-/* policy check, policy test, audit verify, doctor: what an operator runs beside a cell.
+/* audit verify, doctor: what an operator runs beside a cell.
  * None of them needs a key or changes anything, but for doctor's question to a running
  * cell. */
 #include "cli.h"
+#include "cli_policy.h"
 #include "client.h"
 #include "files.h"
 #include "harden.h"
@@ -14,179 +15,6 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-
-/* ---- policy ---- */
-
-static const char policy_usage[] =
-    "Usage: bailiwick policy check FILE [--data DIR | --config FILE]\n"
-    "       bailiwick policy test FILE REQUESTS.json [--data DIR | --config FILE] "
-    "[--set name=value]\n"
-    "check: FILE is a policy set that this cell would accept.\n"
-    "test: asks FILE the questions of REQUESTS, a list of\n"
-    "  "
-    "{\"principal\":{\"principal\":ID,\"tenant\":T,\"seat\":CC,\"clearance\":N,"
-    "\"roles\":[…]},\"action\":\"Query\",\n"
-    "   "
-    "\"labels\":{…},\"purpose\":P,\"safeguards\":[…],\"dest\":{…},\"expect\":\"allow\"|"
-    "\"deny\",\"policies\":[…]}\n"
-    "where policies, if given, are those that must determine the answer.\n";
-
-typedef struct policy_bench {
-    bw_catalogue *catalogue;
-    bw_authority *authority;
-    bw_str cell_id;
-} policy_bench;
-
-static bw_status bench_open(bw_ctx *ctx, bw_config *c, const char *dir,
-                            const char *file, policy_bench *b)
-{
-    bw_pack pack;
-    bw_str text, entities = {NULL, 0};
-    bw_authority_options o;
-    bw_status s = bw_facts_open(ctx, c, dir, &pack, &b->catalogue, &entities);
-    if (s == BW_OK)
-        s = bw_file_read(ctx, file, BW_POLICIES_BYTES_MAX, &text);
-    if (s != BW_OK)
-        return s;
-    if (c->cell_country.len == 0)
-        c->cell_country =
-            BW_STR("FR"); /* a place is needed to ask at all; --set names another */
-    if (c->cell_operator.len == 0)
-        c->cell_operator = BW_STR("unknown");
-    memset(&o, 0, sizeof o);
-    o = (bw_authority_options){.schema = pack.schema,
-                               .policies = text,
-                               .entities = entities,
-                               .catalogue = b->catalogue};
-    bw_config_place(c, &o.at);
-    b->cell_id = c->cell_id;
-    return bw_authority_new(ctx, &o, &b->authority);
-}
-
-static bool names_equal(const bw_decision *d, const bw_words *want)
-{
-    if (d->npolicies != want->n)
-        return false;
-    for (size_t i = 0; i < want->n; i++)
-        if (!bw_str_eq(d->policies[i], want->items[i]))
-            return false;
-    return true;
-}
-
-static void print_failure(size_t at, const bw_decision *d)
-{
-    (void)printf("request %zu: got %s by [", at, d->allow ? "allow" : "deny");
-    for (size_t i = 0; i < d->npolicies; i++)
-        (void)printf("%s%.*s", i ? ", " : "", (int)d->policies[i].len,
-                     d->policies[i].ptr);
-    (void)printf("]\n");
-}
-
-static bw_status test_one(bw_ctx *ctx, policy_bench *b, const bw_json *v, size_t at,
-                          size_t *failed)
-{
-    bw_v1_question q;
-    bw_decision d;
-    bw_str expect = {NULL, 0};
-    bw_words policies = {NULL, 0};
-    bw_status s = bw_v1_question_parse(ctx, b->catalogue, v, NULL, b->cell_id, &q);
-    if (s == BW_OK)
-        s = bw_v1_string(ctx, v, "expect", &expect);
-    if (s == BW_OK)
-        s = bw_v1_strings(ctx, v, "policies", &policies);
-    if (s == BW_OK)
-        s = q.kind ? bw_decide_object(ctx, b->authority, &q.q, q.kind, q.tenant, q.name,
-                                      &d)
-                   : bw_decide_class(ctx, b->authority, &q.q, &q.class_id, q.label_text,
-                                     &d);
-    if (s != BW_OK)
-        return s;
-    bool ok = (!expect.ptr ||
-               bw_str_eq(expect, d.allow ? BW_STR("allow") : BW_STR("deny"))) &&
-              (!policies.items || names_equal(&d, &policies));
-    if (!ok) {
-        (*failed)++;
-        print_failure(at, &d);
-    }
-    return BW_OK;
-}
-
-/* The message of a failure, with the file and the request that it is about. */
-static bw_status at_request(bw_ctx *ctx, bw_status s, const char *file, size_t n)
-{
-    const char *why = bw_arena_printf(ctx, "%s", bw_ctx_message(ctx));
-    if (!why)
-        return bw_fail_nomem(ctx);
-    return n ? bw_fail(ctx, s, "%s, request %zu: %s", file, n, why)
-             : bw_fail(ctx, s, "%s: %s", file, why);
-}
-
-static bw_status policy_test(bw_ctx *ctx, policy_bench *b, const char *file,
-                             size_t *failed)
-{
-    bw_str text;
-    bw_json *root;
-    size_t n = 0;
-    bw_status s = bw_file_read(ctx, file, BW_PACK_BYTES_MAX, &text);
-    if (s == BW_OK) {
-        s = bw_json_parse(ctx, text, BW_JSON_CEDAR, &root);
-        if (s != BW_OK)
-            s = at_request(ctx, s, file, 0);
-    }
-    if (s == BW_OK && root->kind != BW_JSON_ARRAY)
-        s = bw_fail(ctx, BW_EINVALID, "%s: wants a list of requests", file);
-    if (s != BW_OK)
-        return s;
-    for (const bw_json *v = root->child; v && s == BW_OK; v = v->next)
-        s = test_one(ctx, b, v, ++n, failed);
-    if (s != BW_OK)
-        return at_request(ctx, s, file, n);
-    if (s == BW_OK)
-        (void)printf("%zu passed, %zu failed\n", n - *failed, *failed);
-    return s;
-}
-
-int bw_cli_policy(int argc, char **argv)
-{
-    bw_cli_settings set = {0};
-    bw_config c;
-    policy_bench b = {0};
-    const char *words[3] = {NULL, NULL, NULL};
-    size_t nwords = 0, failed = 0;
-    if (bw_cli_help(argc, argv))
-        return bw_cli_say(policy_usage, sizeof policy_usage - 1);
-    for (int i = 1; i < argc;) {
-        int n = bw_cli_setting(&set, argc, argv, i);
-        if (n == 0 && argv[i][0] != '-' && nwords < 3) {
-            words[nwords++] = argv[i];
-            n = 1;
-        }
-        if (n <= 0)
-            return bw_cli_wrong(argc, argv, i, n, policy_usage);
-        i += n;
-    }
-    bool check = nwords > 0 && strcmp(words[0], "check") == 0;
-    bool test = nwords > 0 && strcmp(words[0], "test") == 0;
-    if ((check || test) && nwords == 1)
-        return bw_cli_missing("policy", "FILE is", policy_usage);
-    if (test && nwords == 2)
-        return bw_cli_missing("policy", "REQUESTS.json is", policy_usage);
-    if (!test && !(check && nwords == 2))
-        return bw_cli_usage(policy_usage);
-    bw_ctx *ctx = bw_ctx_new(0);
-    bw_status s = ctx && sodium_init() >= 0 ? bw_cli_config(ctx, &set, &c) : BW_ENOMEM;
-    if (s == BW_OK)
-        s = bench_open(ctx, &c, set.data, words[1], &b);
-    if (s == BW_OK && check)
-        (void)printf("%s: accepted\n", words[1]);
-    if (s == BW_OK && !check)
-        s = policy_test(ctx, &b, words[2], &failed);
-    int code = s == BW_OK ? (failed > 0) : bw_cli_fail(ctx, "policy");
-    bw_authority_free(b.authority);
-    bw_catalogue_free(b.catalogue);
-    bw_ctx_free(ctx);
-    return code;
-}
 
 /* ---- audit ---- */
 
@@ -316,16 +144,20 @@ static void check_folder(bw_ctx *ctx, const char *dir)
 
 static void check_policies(bw_ctx *ctx, bw_config *c, const char *dir)
 {
-    policy_bench b = {0};
+    bw_policy_bench b = {0};
+    bw_str text;
     const char *file = bw_path_join(ctx, dir, "policies.cedar");
-    bw_status s = file ? bench_open(ctx, c, dir, file, &b) : BW_ENOMEM;
+    bw_status s = file ? bw_policy_bench_open(ctx, c, dir, &b) : bw_fail_nomem(ctx);
+    if (s == BW_OK)
+        s = bw_file_read(ctx, file, BW_POLICIES_BYTES_MAX, &text);
+    if (s == BW_OK)
+        s = bw_policy_bench_try(ctx, &b, text);
     note(s == BW_OK, "the policies in force are accepted",
          s == BW_OK ? "" : bw_ctx_message(ctx));
     if (b.catalogue)
         note(bw_catalogue_has_country(b.catalogue, c->cell_country),
              "cell.country is in the catalogue", "");
-    bw_authority_free(b.authority);
-    bw_catalogue_free(b.catalogue);
+    bw_policy_bench_close(&b);
 }
 
 static void doctor_folder(bw_ctx *ctx, bw_cli_settings *set)

@@ -52,7 +52,7 @@ typedef struct bw_policy_test_options {
     const char *packs;  /* folder of NAME.cedar */
     bw_str policies;    /* the set to test in place of a file's own; none = the file's */
     bw_str fallback;    /* for files that name none */
-    bw_str overlay, entities; /* of the data folder, or none */
+    bw_str entities;    /* of the data folder, or none; its overlay is in the pack */
     bw_place at;        /* for files that name no cell */
     bw_str filter;      /* only cases whose name holds this; none = all */
     bool cedar_errors;  /* Cedar's own semantics: errors skip, nothing is validated */

@@ -287,14 +287,14 @@ static bw_status optional_file(bw_ctx *ctx, const char *dir, bw_str named,
 bw_status bw_facts_open(bw_ctx *ctx, const bw_config *c, const char *dir, bw_pack *pack,
                         bw_catalogue **catalogue, bw_str *entities)
 {
-    bw_str overlay;
     bw_status s = bw_pack_read(ctx, bw_pack_folder(ctx, c), pack);
     if (s == BW_OK)
-        s = optional_file(ctx, dir, c->catalogue_file, "catalogue.json", &overlay);
+        s = optional_file(ctx, dir, c->catalogue_file, "catalogue.json",
+                          &pack->overlay);
     if (s == BW_OK)
         s = optional_file(ctx, dir, c->entities_file, "entities.json", entities);
     if (s == BW_OK)
-        s = bw_catalogue_parse(ctx, pack->catalogue, overlay, catalogue);
+        s = bw_catalogue_parse(ctx, pack->catalogue, pack->overlay, catalogue);
     return s;
 }
 

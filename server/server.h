@@ -86,6 +86,7 @@ BW_MUST_USE bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str t
 /* The schema, policy text and catalogue of a pack folder; see policies/packs. */
 typedef struct bw_pack {
     bw_str schema, policies, catalogue;
+    bw_str overlay; /* the operator's rows over the catalogue, or none (bw_facts_open) */
 } bw_pack;
 BW_MUST_USE bw_status bw_pack_read(bw_ctx *ctx, const char *folder, bw_pack *out);
 /* The pack, the catalogue with the operator's own merged over it, the operator's

@@ -37,7 +37,7 @@ bw_status bw_metrics(bw_request *r, bw_response *out);
 BW_MUST_USE bw_status bw_v1_key_check(bw_ctx *ctx, const bw_catalogue *c,
                                       const bw_json *body, const bw_key_record *k);
 
-/* One question of dry-run or `policy test`:
+/* One question of authorize or the dry run:
  * {"principal":{…key record…},"action","labels":{…} | "collection": name | "cell":true,
  *  "purpose"?,"safeguards"?,"dest"?:{id,country,operator,certs,hw}} */
 typedef struct bw_v1_question {

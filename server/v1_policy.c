@@ -196,7 +196,7 @@ bw_status bw_v1_question_parse(bw_ctx *ctx, const bw_catalogue *catalogue,
 {
     static const char *const allowed[] = {
         "principal",  "action", "labels", "collection", "cell", "purpose",
-        "safeguards", "dest",   "expect", "policies",   NULL};
+        "safeguards", "dest",   NULL};
     bw_str action = {NULL, 0};
     memset(out, 0, sizeof *out);
     if (v->kind != BW_JSON_OBJECT)

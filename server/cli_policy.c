@@ -1,0 +1,94 @@
+/* policy check: would this cell accept the set? The words of `policy test` and `policy
+ * replay` have files of their own. None of them changes anything. */
+#include "cli_policy.h"
+#include "cli.h"
+#include "files.h"
+#include <sodium.h>
+#include <stdio.h>
+
+static const char policy_usage[] =
+    "Usage: bailiwick policy check FILE [--data DIR | --config FILE] [--set name=value]\n"
+    "       bailiwick policy test FILE… (its own --help)\n"
+    "check: FILE is a policy set that this cell would accept.\n"
+    "test: asks a policy set the questions of test files and compares the answers.\n";
+
+bw_status bw_policy_bench_open(bw_ctx *ctx, bw_config *c, const char *dir,
+                               bw_policy_bench *out)
+{
+    memset(out, 0, sizeof *out);
+    bw_status s = bw_facts_open(ctx, c, dir, &out->pack, &out->catalogue,
+                                &out->entities);
+    if (c->cell_country.len == 0)
+        c->cell_country = BW_STR("FR");
+    if (c->cell_operator.len == 0)
+        c->cell_operator = BW_STR("unknown");
+    bw_config_place(c, &out->at);
+    return s;
+}
+
+bw_status bw_policy_bench_try(bw_ctx *ctx, bw_policy_bench *b, bw_str policies)
+{
+    bw_authority_options o = {.schema = b->pack.schema,
+                              .policies = policies,
+                              .entities = b->entities,
+                              .catalogue = b->catalogue,
+                              .at = b->at};
+    return bw_authority_new(ctx, &o, &b->authority);
+}
+
+void bw_policy_bench_close(bw_policy_bench *b)
+{
+    bw_authority_free(b->authority);
+    bw_catalogue_free(b->catalogue);
+    b->authority = NULL;
+    b->catalogue = NULL;
+}
+
+static int policy_check(int argc, char **argv)
+{
+    bw_cli_settings set = {0};
+    bw_policy_bench b = {0};
+    bw_config c;
+    bw_str text;
+    const char *file = NULL;
+    for (int i = 1; i < argc;) {
+        int n = bw_cli_setting(&set, argc, argv, i);
+        if (n == 0 && argv[i][0] != '-' && !file) {
+            file = argv[i];
+            n = 1;
+        }
+        if (n <= 0)
+            return bw_cli_wrong(argc, argv, i, n, policy_usage);
+        i += n;
+    }
+    if (!file)
+        return bw_cli_missing("policy", "FILE is", policy_usage);
+    bw_ctx *ctx = bw_ctx_new(0);
+    bw_status s = ctx && sodium_init() >= 0 ? bw_cli_config(ctx, &set, &c) : BW_ENOMEM;
+    if (s == BW_OK)
+        s = bw_policy_bench_open(ctx, &c, set.data, &b);
+    if (s == BW_OK)
+        s = bw_file_read(ctx, file, BW_POLICIES_BYTES_MAX, &text);
+    if (s == BW_OK)
+        s = bw_policy_bench_try(ctx, &b, text);
+    if (s == BW_OK)
+        (void)printf("%s: accepted\n", file);
+    int code = s == BW_OK ? 0 : bw_cli_fail(ctx, "policy");
+    bw_policy_bench_close(&b);
+    bw_ctx_free(ctx);
+    return code;
+}
+
+int bw_cli_policy(int argc, char **argv)
+{
+    static const struct {
+        const char *word;
+        int (*run)(int argc, char **argv);
+    } words[] = {{"check", policy_check}, {"test", bw_cli_policy_test}};
+    for (size_t i = 0; argc > 1 && i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(argv[1], words[i].word) == 0 &&
+            !(words[i].run == policy_check && bw_cli_help(argc, argv)))
+            return words[i].run(argc - 1, argv + 1);
+    return bw_cli_help(argc, argv) ? bw_cli_say(policy_usage, sizeof policy_usage - 1)
+                                   : bw_cli_usage(policy_usage);
+}
