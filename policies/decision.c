@@ -730,7 +730,6 @@ bw_status bw_permitted_set(bw_ctx *ctx, bw_authority *a, const bw_question *q,
     }
     crypto_generichash_state hash;
     crypto_generichash_init(&hash, NULL, 0, 16);
-    crypto_generichash_update(&hash, key.bytes, sizeof key.bytes);
     crypto_generichash_update(&hash, (const unsigned char *)permitted,
                               count * sizeof *permitted);
     crypto_generichash_final(&hash, digest, 16);

@@ -80,7 +80,8 @@ BW_MUST_USE bw_status bw_decide_object(bw_ctx *ctx, bw_authority *a, const bw_qu
                                        bw_str tenant, bw_str name, bw_decision *out);
 /* The classes among `classes` (sorted) that are allowed; in ctx's arena, never NULL arrays.
  * Denials cost nothing extra: their policies are asked for by bw_decide_class when needed.
- * digest: 16 bytes over (principal, action, context, version, classes). */
+ * digest: BLAKE2b-128 of the permitted ids' bytes, in order, and of nothing else: the log
+ * keeps it, and a replay must be able to make it again. */
 BW_MUST_USE bw_status bw_permitted_set(bw_ctx *ctx, bw_authority *a, const bw_question *q,
                                        const bw_class_id *classes, const bw_str *label_texts, size_t n,
                                        bw_permit *out, uint8_t digest[16]);
