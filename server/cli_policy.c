@@ -9,8 +9,10 @@
 static const char policy_usage[] =
     "Usage: bailiwick policy check FILE [--data DIR | --config FILE] [--set name=value]\n"
     "       bailiwick policy test FILE… (its own --help)\n"
+    "       bailiwick policy packs, bailiwick policy compose NAME… (their own --help)\n"
     "check: FILE is a policy set that this cell would accept.\n"
-    "test: asks a policy set the questions of test files and compares the answers.\n";
+    "test: asks a policy set the questions of test files and compares the answers.\n"
+    "packs: which packs of rules there are.  compose: some of them as one set.\n";
 
 bw_status bw_policy_bench_open(bw_ctx *ctx, bw_config *c, const char *dir,
                                bw_policy_bench *out)
@@ -84,7 +86,8 @@ int bw_cli_policy(int argc, char **argv)
     static const struct {
         const char *word;
         int (*run)(int argc, char **argv);
-    } words[] = {{"check", policy_check}, {"test", bw_cli_policy_test}};
+    } words[] = {{"check", policy_check}, {"test", bw_cli_policy_test},
+                 {"packs", bw_cli_packs}, {"compose", bw_cli_packs}};
     for (size_t i = 0; argc > 1 && i < sizeof words / sizeof words[0]; i++)
         if (strcmp(argv[1], words[i].word) == 0 &&
             !(words[i].run == policy_check && bw_cli_help(argc, argv)))

@@ -12,6 +12,7 @@
  *
  * Opened in that order, closed in reverse. */
 #include "server.h"
+#include "../policies/pack_set.h"
 #include "../ingest/encoder.h"
 #include "files.h"
 #include "secrets.h"
@@ -130,14 +131,27 @@ static bw_status read_in(bw_ctx *ctx, const char *folder, const char *name, bw_s
     return path ? bw_file_read(ctx, path, BW_PACK_BYTES_MAX, out) : bw_fail_nomem(ctx);
 }
 
+static bw_status pack_file(void *folder, bw_ctx *ctx, const char *file, bw_str *out)
+{
+    return read_in(ctx, folder, file, out);
+}
+
+bw_status bw_pack_compose_in(bw_ctx *ctx, const char *folder, const bw_str *names,
+                             size_t n, bw_str *out)
+{
+    bw_pack_source source = {pack_file, (void *)folder};
+    return bw_pack_compose(ctx, &source, names, n, out);
+}
+
 bw_status bw_pack_read(bw_ctx *ctx, const char *folder, bw_pack *out)
 {
+    static const bw_str first = {"eu-baseline", 11};
     if (!folder)
         return bw_fail(ctx, BW_ENOTFOUND,
                        "no policy pack is installed; set policies.packs");
     bw_status s = read_in(ctx, folder, "bw.cedarschema", &out->schema);
     if (s == BW_OK)
-        s = read_in(ctx, folder, "eu-baseline.cedar", &out->policies);
+        s = bw_pack_compose_in(ctx, folder, &first, 1, &out->policies);
     if (s == BW_OK)
         s = read_in(ctx, folder, "catalogue.json", &out->catalogue);
     return s;

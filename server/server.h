@@ -83,12 +83,16 @@ BW_MUST_USE bw_status bw_server_policies_get(bw_ctx *ctx, bw_server *s, bw_str *
  * under the same lock as the change is made. */
 BW_MUST_USE bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text,
                                              bw_str if_digest);
-/* The schema, policy text and catalogue of a pack folder; see policies/packs. */
+/* The schema, the set that a cell starts with (eu-baseline) and the catalogue of a folder
+ * of packs; see policies/packs. */
 typedef struct bw_pack {
     bw_str schema, policies, catalogue;
     bw_str overlay; /* the operator's rows over the catalogue, or none (bw_facts_open) */
 } bw_pack;
 BW_MUST_USE bw_status bw_pack_read(bw_ctx *ctx, const char *folder, bw_pack *out);
+/* The packs and sets of these names in that folder, as one text (bw_pack_compose). */
+BW_MUST_USE bw_status bw_pack_compose_in(bw_ctx *ctx, const char *folder,
+                                         const bw_str *names, size_t n, bw_str *out);
 /* The pack, the catalogue with the operator's own merged over it, the operator's
  * entities: as `serve` reads them, for the commands. dir: the data folder, or NULL =
  * only what is named. */

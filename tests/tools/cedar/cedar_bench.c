@@ -3,6 +3,7 @@
  * index saves when a set holds policies that cannot apply. Prints nanoseconds, judges
  * nothing. Usage: cedar_bench PACKS_FOLDER [-v] */
 #include "policies/cedar/cedar.h"
+#include "policies/pack_set.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,17 @@ static bw_str file(bw_ctx *ctx, const char *dir, const char *name)
     size_t n = fread(text, 1, 1 << 20, f);
     fclose(f);
     return (bw_str){text, n};
+}
+
+static bw_status pack(void *dir, bw_ctx *ctx, const char *name, bw_str *out)
+{
+    const char *path = bw_arena_printf(ctx, "%s/%s", (const char *)dir, name);
+    FILE *f = path ? fopen(path, "rb") : NULL;
+    if (!f)
+        return bw_fail(ctx, BW_ENOTFOUND, "no file %s", name);
+    fclose(f);
+    *out = file(ctx, dir, name);
+    return BW_OK;
 }
 
 static void must(bw_ctx *ctx, bw_status st)
@@ -124,7 +136,9 @@ int main(int argc, char **argv)
     bench b = {.world = bw_ctx_new(0), .ctx = bw_ctx_new(0)};
     bw_json *json = NULL;
     bw_cedar_entities *extra = NULL;
-    bw_str text = file(b.world, argv[1], "eu-baseline.cedar");
+    bw_pack_source packs = {pack, argv[1]};
+    bw_str text;
+    must(b.world, bw_pack_compose(b.world, &packs, &BW_STR("eu-baseline"), 1, &text));
     must(b.world, bw_cedar_schema_parse(
                       b.world, file(b.world, argv[1], "bw.cedarschema"), &b.schema));
     must(b.world, bw_cedar_policies_parse(b.world, text, &b.policies));

@@ -20,7 +20,7 @@ static int setup(void **state)
     static fixture f;
     f.ctx = bw_ctx_new(0);
     f.schema = pack_file(f.ctx, "bw.cedarschema");
-    f.policies = pack_file(f.ctx, "eu-baseline.cedar");
+    f.policies = pack_compose(f.ctx, &BW_STR("eu-baseline"), 1);
     bw_str text = pack_file(f.ctx, "../../tests/data/residency.json");
     if (bw_json_parse(f.ctx, text, BW_JSON_REQUEST, &f.data) != BW_OK)
         fail_msg("residency.json: %s", bw_ctx_message(f.ctx));
