@@ -245,6 +245,7 @@ static void put_members(bw_buf *b, const bw_audit_record *r)
         bw_json_put_u64(b, r->policy_version_end);
     }
     put_text(b, "policies", r->policy_digest);
+    put_text(b, "facts", r->facts_digest);
     put_text(b, "catalogue", r->catalogue_version);
     if (r->status) {
         bw_json_put_key(b, "status");

@@ -49,7 +49,7 @@ struct bw_audit_record {
     void *ids_hash; /* crypto_generichash_state, aligned; in the arena */
     uint64_t policy_version,
         policy_version_end; /* end: another when it changed meanwhile */
-    bw_str policy_digest, catalogue_version;
+    bw_str policy_digest, facts_digest, catalogue_version;
     uint64_t request_id, folded;
     int status;
     int64_t now_ns;

@@ -160,8 +160,10 @@ static void open_record(gate_request *g, const bw_gate_input *in)
         bw_require(pthread_rwlock_rdlock(&w->policy_lock) == 0);
         a->policy_version = bw_authority_version(s->authority);
         const char *copy = bw_arena_printf(in->ctx, "%s", w->policy_digest);
+        const char *facts = bw_arena_printf(in->ctx, "%s", w->facts_digest);
         bw_require(pthread_rwlock_unlock(&w->policy_lock) == 0);
         a->policy_digest = bw_str_c(copy);
+        a->facts_digest = bw_str_c(facts);
         a->catalogue_version = bw_catalogue_version(s->catalogue);
     }
     g->pub.audit = a;

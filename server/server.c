@@ -6,7 +6,8 @@
  * another) DIR/secrets/keys         see keys.c          DIR/keys.json
  * DIR/secrets/subjects     keys the hashes of data subjects' ids
  * DIR/policies.cedar       the policy set in force; policies/DIGEST.cedar every one
- * that was DIR/entities.json, DIR/catalogue.json   the operator's own, optional
+ * that was; entities, catalogue, schema and facts likewise (archive.h)
+ * DIR/entities.json, DIR/catalogue.json   the operator's own, optional
  * DIR/engine/              collections and points (engine/)
  * DIR/audit/               the log (audit.c)
  *
@@ -157,17 +158,9 @@ bw_status bw_pack_read(bw_ctx *ctx, const char *folder, bw_pack *out)
     return s;
 }
 
-static void digest_hex(bw_str text, char out[33])
-{
-    unsigned char d[16];
-    bw_require(crypto_generichash(d, sizeof d, (const unsigned char *)text.ptr,
-                                  text.len, NULL, 0) == 0);
-    sodium_bin2hex(out, 33, d, sizeof d);
-}
-
 static void policy_note(bw_server *s, bw_str text)
 {
-    digest_hex(text, s->policy_digest);
+    bw_archive_digest(text, s->policy_digest);
     s->policy_since_ns = bw_clock_unix_ns();
 }
 
@@ -195,21 +188,14 @@ bw_status bw_server_policies_get(bw_ctx *ctx, bw_server *s, bw_str *text,
     return st;
 }
 
-/* Kept under its digest for good: an event of the log names the set that it was decided
- * by, and replaying the decision needs its text. */
-static bw_status policy_keep(bw_ctx *ctx, bw_server *s, bw_str text)
+bw_status bw_server_facts_keep(bw_ctx *ctx, const bw_server *s, bw_str entities,
+                               char digest[BW_DIGEST_TEXT + 1])
 {
-    char hex[33];
-    digest_hex(text, hex);
-    const char *folder = bw_path_join(ctx, s->dir, "policies");
-    const char *path = bw_arena_printf(ctx, "%s/policies/%s.cedar", s->dir, hex);
-    if (!folder || !path)
-        return bw_fail_nomem(ctx);
-    bw_status st = bw_dir_make(ctx, folder);
-    if (st == BW_EINVALID) /* a file in its place: our fault, not the request's */
-        return bw_fail(ctx, BW_EIO, "the folder of policy sets cannot be made");
-    return st != BW_OK || bw_file_exists(path) ? st
-                                               : bw_file_replace(ctx, path, text, 0600);
+    bw_facts f;
+    bw_status st =
+        bw_facts_get(ctx, s->dir, (bw_str){s->facts_digest, BW_DIGEST_TEXT}, &f);
+    f.entities = entities;
+    return st == BW_OK ? bw_facts_keep(ctx, s->dir, &f, digest) : st;
 }
 
 /* What is in force from now on: version numbers start anew with the process, digests do
@@ -220,6 +206,7 @@ static bw_status policy_event(bw_ctx *ctx, bw_server *s, const char *event)
     bw_audit_record_init(&r, ctx, event);
     r.policy_version = bw_authority_version(s->authority);
     r.policy_digest = (bw_str){s->policy_digest, 32};
+    r.facts_digest = (bw_str){s->facts_digest, BW_DIGEST_TEXT};
     r.catalogue_version = bw_catalogue_version(s->catalogue);
     return bw_audit_write(ctx, s->audit, &r, true);
 }
@@ -228,7 +215,7 @@ static bw_status policy_event(bw_ctx *ctx, bw_server *s, const char *event)
  * ours, whatever its kind. */
 static bw_status policy_store(bw_ctx *ctx, bw_server *s, const char *path, bw_str text)
 {
-    bw_status st = policy_keep(ctx, s, text);
+    bw_status st = bw_archive_keep(ctx, s->dir, BW_ARCHIVE_POLICIES, text, NULL);
     if (st == BW_OK)
         st = bw_file_replace(ctx, path, text, 0600);
     if (st == BW_OK || st == BW_ENOSPACE || st == BW_ENOMEM)
@@ -331,8 +318,8 @@ static bool holds_sets(const char *folder)
  * first. */
 static bw_status policy_known(bw_ctx *ctx, const bw_server *s, bw_str text)
 {
-    char hex[33];
-    digest_hex(text, hex);
+    char hex[BW_DIGEST_TEXT + 1];
+    bw_archive_digest(text, hex);
     const char *folder = bw_path_join(ctx, s->dir, "policies");
     const char *path = bw_arena_printf(ctx, "%s/policies/%s.cedar", s->dir, hex);
     if (!folder || !path)
@@ -369,7 +356,15 @@ static bw_status open_policies(bw_ctx *ctx, bw_server *s)
     if (st != BW_OK)
         return st;
     policy_note(s, policies);
-    st = policy_keep(ctx, s, policies);
+    st = bw_archive_keep(ctx, s->dir, BW_ARCHIVE_POLICIES, policies, NULL);
+    if (st == BW_OK)
+        st = bw_facts_keep(ctx, s->dir,
+                           &(bw_facts){.schema = pack.schema,
+                                       .catalogue = pack.catalogue,
+                                       .overlay = pack.overlay,
+                                       .entities = entities,
+                                       .cell = o.at},
+                           s->facts_digest);
     return st == BW_OK ? policy_event(ctx, s, "start") : st;
 }
 

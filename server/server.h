@@ -6,6 +6,7 @@
 #ifndef BW_SERVER_H
 #define BW_SERVER_H
 #include "../engine/base/map.h"
+#include "archive.h"
 #include "audit.h"
 #include "config.h"
 #include "http.h"
@@ -46,9 +47,10 @@ struct bw_server {
     bw_caller dev_caller;
     /* policies in force */
     pthread_mutex_t policy_change; /* one change at a time; taken before policy_lock */
-    pthread_rwlock_t policy_lock;  /* guards the two below, and that the authority's
-                                      version and the digest are of one set */
-    char policy_digest[33];
+    pthread_rwlock_t policy_lock;  /* guards the three below, and that the authority's
+                                      version and the digests are of one set */
+    char policy_digest[BW_DIGEST_TEXT + 1];
+    char facts_digest[BW_DIGEST_TEXT + 1]; /* of what they are in force with */
     int64_t policy_since_ns;
     /* label texts of classes; a class's text never changes */
     pthread_rwlock_t class_lock; /* guards class_texts; innermost */
@@ -83,6 +85,11 @@ BW_MUST_USE bw_status bw_server_policies_get(bw_ctx *ctx, bw_server *s, bw_str *
  * under the same lock as the change is made. */
 BW_MUST_USE bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text,
                                              bw_str if_digest);
+/* Keeps the facts in force with other entities (none: len 0) for the log, before they come
+ * into force: the digest goes into facts_digest together with the new version. Caller
+ * holds policy_change. */
+BW_MUST_USE bw_status bw_server_facts_keep(bw_ctx *ctx, const bw_server *s, bw_str entities,
+                                           char digest[BW_DIGEST_TEXT + 1]);
 /* The schema, the set that a cell starts with (eu-baseline) and the catalogue of a folder
  * of packs; see policies/packs. */
 typedef struct bw_pack {
