@@ -40,6 +40,14 @@ static bw_status wants(bw_ctx *ctx, const bw_json *v, const char *what)
     return at ? bw_fail_at(ctx, BW_EINVALID, at, "%s", what) : BW_ENOMEM;
 }
 
+/* A failure about something in the file that has no pointer of its own. */
+static bw_status within(bw_ctx *ctx, bw_status s, const char *where)
+{
+    const char *why = bw_arena_printf(ctx, "%s", bw_ctx_message(ctx));
+    const char *at = bw_arena_printf(ctx, "%s%s", where, bw_ctx_pointer(ctx));
+    return why && at ? bw_fail_at(ctx, s, at, "%s", why) : bw_fail_nomem(ctx);
+}
+
 /* ---- shared names ---- */
 
 /* A member that must be an object if it is there. */
@@ -146,17 +154,12 @@ static bw_status principal_of(test_file *t, const bw_json *v, bw_principal *out)
 
 static bw_status read_pack(test_file *t, const bw_json *v, bw_str *out)
 {
-    bw_str name = v->str;
-    bool fit = name.len > 0 && name.len <= 64 && t->o->packs;
-    for (size_t i = 0; i < name.len && fit; i++)
-        fit = (name.ptr[i] >= 'a' && name.ptr[i] <= 'z') ||
-              (name.ptr[i] >= '0' && name.ptr[i] <= '9') || name.ptr[i] == '-';
-    const char *path = fit ? bw_arena_printf(t->ctx, "%s/%.*s.cedar", t->o->packs,
-                                             (int)name.len, name.ptr)
-                           : NULL;
-    if (!path || !bw_file_exists(path))
-        return wants(t->ctx, v, "no pack of that name is installed");
-    return bw_file_read(t->ctx, path, BW_POLICIES_BYTES_MAX, out);
+    bw_status s = t->o->packs
+                      ? bw_pack_compose_in(t->ctx, t->o->packs, &v->str, 1, out)
+                      : BW_ENOTFOUND;
+    if (s == BW_ENOTFOUND)
+        return wants(t->ctx, v, "no pack or set of that name is installed");
+    return s == BW_EINVALID ? within(t->ctx, s, bw_json_pointer(t->ctx, v)) : s;
 }
 
 /* A path in a test file is seen from that file. */
@@ -171,14 +174,6 @@ static bw_status read_beside(test_file *t, const bw_json *v, bw_str *out)
     bw_status s = name ? bw_file_read(t->ctx, name, BW_POLICIES_BYTES_MAX, out)
                        : bw_fail_nomem(t->ctx);
     return s == BW_ENOTFOUND ? wants(t->ctx, v, "no such file") : s;
-}
-
-/* A failure about something in the file that has no pointer of its own. */
-static bw_status within(bw_ctx *ctx, bw_status s, const char *where)
-{
-    const char *why = bw_arena_printf(ctx, "%s", bw_ctx_message(ctx));
-    const char *at = bw_arena_printf(ctx, "%s%s", where, bw_ctx_pointer(ctx));
-    return why && at ? bw_fail_at(ctx, s, at, "%s", why) : bw_fail_nomem(ctx);
 }
 
 /* Parsed alone as well: line and column are those of the part. */

@@ -14,8 +14,8 @@
  *      "purpose": "payroll", "safeguards": ["scc"], "now": "2026-12-01T00:00:00Z",
  *      "expect": {"decision": "deny", "policies": ["gdpr-ch5"], "errors": []}}]}
  *
- * policies    one set made of the parts in order: a pack by name (NAME.cedar of the packs
- *             folder), a file (relative to this one) or text. Left out: the set that the
+ * policies    one set made of the parts in order: a pack or a set of packs by
+ *             name (policies/packs), a file (relative to this one) or text. Left out: the set that the
  *             command names (--policies), else that of the data folder (--data), else the
  *             default set. --policies takes the place of what is written here.
  * catalogue   an operator's overlay, entities: an operator's entities; each takes the
@@ -49,7 +49,7 @@ enum { BW_POLICY_CASES_MAX = 100000 };
 
 typedef struct bw_policy_test_options {
     bw_pack pack;
-    const char *packs;  /* folder of NAME.cedar */
+    const char *packs;  /* the folder of packs */
     bw_str policies;    /* the set to test in place of a file's own; none = the file's */
     bw_str fallback;    /* for files that name none */
     bw_str entities;    /* of the data folder, or none; its overlay is in the pack */
