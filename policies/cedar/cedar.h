@@ -81,6 +81,47 @@ BW_MUST_USE bw_status bw_cedar_entities_parse(bw_ctx *ctx, const bw_json *array,
                                               const bw_cedar_schema *schema, bw_cedar_entities **out);
 void bw_cedar_entities_free(bw_cedar_entities *e);
 
+/* ---- made, not read: entities and contexts that our own code puts together ----
+ * Names and types are borrowed for good (literals), ids and texts are copied. */
+typedef enum bw_cedar_field_kind {
+    BW_CEDAR_FIELD_BOOL,
+    BW_CEDAR_FIELD_LONG,
+    BW_CEDAR_FIELD_DATETIME, /* number: ms since 1970 */
+    BW_CEDAR_FIELD_STRING,
+    BW_CEDAR_FIELD_STRINGS, /* a set; order and duplicates do not matter */
+    BW_CEDAR_FIELD_ENTITY,
+    BW_CEDAR_FIELD_ENTITIES
+} bw_cedar_field_kind;
+typedef struct bw_cedar_field {
+    bw_str name;
+    bw_cedar_field_kind kind;
+    int64_t number;      /* BOOL, LONG, DATETIME */
+    bw_str type;         /* of entities */
+    const bw_str *texts; /* strings or ids: one, or the set's n */
+    size_t n;
+} bw_cedar_field;
+typedef struct bw_cedar_entity {
+    bw_cedar_uid uid;
+    const bw_cedar_field *fields;
+    size_t nfields;
+    bw_str parent_type; /* of all parents; none of them is itself in the list */
+    const bw_str *parents;
+    size_t nparents;
+} bw_cedar_entity;
+/* A record, not held against a schema: bw_cedar_authorize does that with context_value. In
+ * ctx's arena. */
+BW_MUST_USE bw_status bw_cedar_context_make(bw_ctx *ctx, const bw_cedar_field *fields, size_t n,
+                                            const bw_cedar_value **out);
+/* A store of the entities in list and those of `with` (or NULL; without parents; must outlive
+ * the new store), each once. block: bw_cedar_entities_bytes of memory, aligned to 16, which
+ * the store then is (freeing it frees the store); NULL: ctx's arena. bw_cedar_entities_free does
+ * nothing to either. BW_EINVALID: one does not fit the schema. */
+size_t bw_cedar_entities_bytes(const bw_cedar_entity *list, size_t n, const bw_cedar_entities *with);
+BW_MUST_USE bw_status bw_cedar_entities_make(bw_ctx *ctx, const bw_cedar_schema *schema,
+                                             const bw_cedar_entity *list, size_t n,
+                                             const bw_cedar_entities *with, void *block,
+                                             bw_cedar_entities **out);
+
 typedef struct bw_cedar_request {
     bw_cedar_uid principal, action, resource;
     const bw_json *context;            /* object, or NULL = {} */

@@ -25,7 +25,7 @@ const bw_cedar__object *bw_cedar__store_get(const bw_cedar_entities *e,
 }
 
 /* ---- building ---- */
-static void slot_put(bw_cedar_entities *s, uint32_t index)
+void bw_cedar__slot_put(bw_cedar_entities *s, uint32_t index)
 {
     uint32_t i = (uint32_t)s->objects[index].uid.hash & s->mask;
     while (s->slots[i] != 0)
@@ -55,7 +55,7 @@ static bw_status build_grow(bw_cedar__build *b, uint32_t cap)
     b->nparents = counts;
     b->cap = cap;
     for (uint32_t i = 0; i < s->n; i++)
-        slot_put(s, i);
+        bw_cedar__slot_put(s, i);
     return BW_OK;
 }
 
@@ -86,7 +86,7 @@ bw_status bw_cedar__build_object(bw_cedar__build *b, const bw_cedar__uid *uid,
     b->parents[s->n] = NULL;
     b->nparents[s->n] = 0;
     *index = s->n++;
-    slot_put(s, *index);
+    bw_cedar__slot_put(s, *index);
     return BW_OK;
 }
 
@@ -203,7 +203,7 @@ static bw_status bad(loader *l, const bw_json *at, const char *what)
     return bw_fail_at(l->r.ctx, BW_EINVALID, pointer ? pointer : "", "%s", what);
 }
 
-static bool may_be_below(const bw_cedar_schema *s, uint32_t type, bw_str parent)
+bool bw_cedar__may_be_below(const bw_cedar_schema *s, uint32_t type, bw_str parent)
 {
     const bw_cedar__entity_type *t = &s->types[type];
     uint32_t p = bw_cedar__schema_type(s, parent);
@@ -227,7 +227,7 @@ static bw_status load_parents(loader *l, const bw_json *json, uint32_t type,
     for (; e; e = e->next) {
         bw_cedar__uid uid;
         TRY(bw_cedar__read_uid(&l->r, e, &uid));
-        if (type != BW_CEDAR__NO_TYPE && !may_be_below(l->r.schema, type, uid.type))
+        if (type != BW_CEDAR__NO_TYPE && !bw_cedar__may_be_below(l->r.schema, type, uid.type))
             return bad(l, e, "the schema allows no parent of this type");
         TRY(bw_cedar__build_object(&l->b, &uid, &(*out)[*n]));
         ++*n;

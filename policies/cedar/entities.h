@@ -40,6 +40,9 @@ static inline bool bw_cedar__object_below(const bw_cedar__object *o, uint32_t in
     return false;
 }
 
+/* Into the hash table: object `index`, whose uid is not there yet and has room. */
+void bw_cedar__slot_put(bw_cedar_entities *s, uint32_t index);
+
 /* ---- building: objects with parents first, then one call closes them ---- */
 typedef struct bw_cedar__build {
     bw_ctx *ctx, *pool;

@@ -51,6 +51,9 @@ const bw_cedar__attr *bw_cedar__type_attr(const bw_cedar__type *record, bw_str n
  */
 bool bw_cedar__schema_id_ok(const bw_cedar_schema *s, const bw_cedar__uid *uid);
 
+/* Whether entities of the type may have parents of type `parent`. */
+bool bw_cedar__may_be_below(const bw_cedar_schema *s, uint32_t type, bw_str parent);
+
 /* ---- declarations as both syntaxes give them, before names are resolved ---- */
 typedef enum bw_cedar__ref_kind {
     BW_CEDAR__REF_NAME,   /* entity or common type or built-in, by scope rules */
