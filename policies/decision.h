@@ -1,7 +1,8 @@
-/* Decisions: Cedar's answer for (principal, action, class, context), cached, and the
- * permitted set made of them. Rules of ours beyond Cedar: a forbid that errors denies,
- * whatever cannot be decided denies. One authority is shared by all threads; replacing
- * its policies or entities is atomic and empties the cache. */
+/* Decisions: Cedar's answer for (principal, action, class, context), and the permitted
+ * set of a collection, both kept. Rules of ours beyond Cedar: a forbid that errors
+ * denies, whatever cannot be decided denies. One authority is shared by all threads;
+ * replacing its policies or entities is atomic: a question that begins after the call
+ * returned gets the new answer. */
 #ifndef BW_DECISION_H
 #define BW_DECISION_H
 #include "catalogue.h"
@@ -47,9 +48,28 @@ void bw_authority_free(bw_authority *a);
 BW_MUST_USE bw_status bw_authority_set_policies(bw_ctx *ctx, bw_authority *a, bw_str policies);
 /* Whether the set could be put in force; nothing changes. */
 BW_MUST_USE bw_status bw_authority_check_policies(bw_ctx *ctx, bw_authority *a, bw_str policies);
+/* The same for the operator's entities. An error's pointer is into their list. */
 BW_MUST_USE bw_status bw_authority_set_entities(bw_ctx *ctx, bw_authority *a, bw_str entities);
+BW_MUST_USE bw_status bw_authority_check_entities(bw_ctx *ctx, bw_authority *a, bw_str entities);
 uint64_t bw_authority_version(const bw_authority *a); /* policies and entities together */
 BW_MUST_USE bw_status bw_authority_policies_text(bw_ctx *ctx, bw_authority *a, bw_str *out);
+BW_MUST_USE bw_status bw_authority_entities_text(bw_ctx *ctx, bw_authority *a, bw_str *out);
+
+enum { BW_DIGEST_HEX = 32 }; /* BLAKE2b-128 of a text */
+typedef struct bw_authority_state { /* all of one snapshot: decisions are made by one, whole */
+    uint64_t version; /* of this process; digests last */
+    char policies[BW_DIGEST_HEX + 1], entities[BW_DIGEST_HEX + 1];
+} bw_authority_state;
+void bw_authority_state_get(bw_authority *a, bw_authority_state *out);
+
+typedef struct bw_authority_figures { /* since the start; for the operator */
+    uint64_t cached;                  /* decisions and sets answered from what was kept */
+    uint64_t decisions, sets;         /* made anew */
+    uint64_t permits_errored, forbids_errored; /* in decisions made anew: skipped, and denying */
+    uint64_t undecided;               /* denied, since Cedar could not take the question */
+    uint64_t bytes;                   /* kept now */
+} bw_authority_figures;
+void bw_authority_figures_get(bw_authority *a, bw_authority_figures *out);
 
 typedef struct bw_question {
     const bw_principal *principal;
@@ -78,10 +98,39 @@ BW_MUST_USE bw_status bw_decide_class(bw_ctx *ctx, bw_authority *a, const bw_que
  * kind: "Collection" or "Node"; collection: its tenant and name. */
 BW_MUST_USE bw_status bw_decide_object(bw_ctx *ctx, bw_authority *a, const bw_question *q, const char *kind,
                                        bw_str tenant, bw_str name, bw_decision *out);
-/* The classes among `classes` (sorted) that are allowed; in ctx's arena, never NULL arrays.
- * Denials cost nothing extra: their policies are asked for by bw_decide_class when needed.
- * digest: BLAKE2b-128 of the permitted ids' bytes, in order, and of nothing else: the log
- * keeps it, and a replay must be able to make it again. */
+/* The same two without a copy: counted, immutable, not in an arena. Takes no heap when the answer
+ * is kept. Release each. */
+BW_MUST_USE bw_status bw_decision_acquire(bw_ctx *ctx, bw_authority *a, const bw_question *q,
+                                          const bw_class_id *class_id, bw_str label_text,
+                                          const bw_decision **out);
+BW_MUST_USE bw_status bw_decision_acquire_object(bw_ctx *ctx, bw_authority *a, const bw_question *q,
+                                                 const char *kind, bw_str tenant, bw_str name,
+                                                 const bw_decision **out);
+void bw_decision_release(const bw_decision *d); /* NULL is accepted */
+
+/* ---- permitted sets ---- */
+typedef struct bw_directory { /* the classes of one collection, as their owner gives them */
+    /* Names the list, among all lists this authority is ever asked about (0: it is not to be
+     * kept). Looked at first: neither function is called when the set is kept. */
+    uint64_t version;
+    /* The list, sorted, and its version if it has moved on; in ctx's arena. */
+    bw_status (*list)(void *user, bw_ctx *ctx, const bw_class_id **classes, size_t *n, uint64_t *version);
+    bw_status (*label_text)(void *user, bw_ctx *ctx, const bw_class_id *id, bw_str *out);
+    void *user;
+} bw_directory;
+typedef struct bw_permitted {
+    bw_permit permit; /* classes is never NULL */
+    /* BLAKE2b-128 of the permitted ids' bytes, in order, and of nothing else: the log keeps it,
+     * and a replay must be able to make it again. */
+    uint8_t digest[16];
+} bw_permitted;
+/* The classes of the directory that are allowed; counted, immutable. Kept by (question, rules,
+ * directory) and dropped when any of them changes; no heap and no copy then. A class that cannot
+ * be decided is not in it. Why a class is denied: bw_decide_class. */
+BW_MUST_USE bw_status bw_permitted_acquire(bw_ctx *ctx, bw_authority *a, const bw_question *q,
+                                           const bw_directory *directory, const bw_permitted **out);
+void bw_permitted_release(const bw_permitted *p); /* NULL is accepted */
+/* The same for classes (sorted) at hand, in ctx's arena; not kept. */
 BW_MUST_USE bw_status bw_permitted_set(bw_ctx *ctx, bw_authority *a, const bw_question *q,
                                        const bw_class_id *classes, const bw_str *label_texts, size_t n,
                                        bw_permit *out, uint8_t digest[16]);

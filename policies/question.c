@@ -1,6 +1,8 @@
-/* Questions as fingerprints and as Cedar JSON (question.h). */
+/* Questions as keys and as Cedar entities (question.h). */
 #include "question.h"
+#include "authority.h"
 
+#include <pthread.h>
 #include <sodium.h>
 
 static const char *const action_names[BW_ACTION_COUNT] = {
@@ -28,223 +30,293 @@ bool bw_action__moves(bw_action a)
            a == BW_ACTION_TRANSFER || a == BW_ACTION_EXPORT || a == BW_ACTION_EMBED;
 }
 
-/* ---- fingerprints: every text with its length, so that fields cannot run together
- * ---- */
+/* ---- keys: every text with its length, so that fields cannot run together ---- */
 
-typedef struct hasher {
+typedef struct writer { /* into the key itself; what does not fit is hashed, all of it */
+    bw_answer_key *key;
+    bool spilled;
     crypto_generichash_state state;
-    unsigned char
-        pending[256]; /* few large updates: an update costs more than a copy */
-    size_t n;
-} hasher;
+} writer;
 
-static void hash_flush(hasher *h)
+static void spill(writer *w)
 {
-    crypto_generichash_update(&h->state, h->pending, h->n);
-    h->n = 0;
+    if (!w->spilled)
+        bw_require(crypto_generichash_init(&w->state, NULL, 0, 32) == 0);
+    w->spilled = true;
+    bw_require(crypto_generichash_update(&w->state, w->key->bytes, w->key->n) == 0);
+    w->key->n = 0;
 }
 
-static void hash_bytes(hasher *h, const void *p, size_t n)
+static void put(writer *w, const void *p, size_t n)
 {
-    if (n > sizeof h->pending - h->n) {
-        hash_flush(h);
-        if (n > sizeof h->pending) {
-            crypto_generichash_update(&h->state, p, n);
+    if (n > sizeof w->key->bytes - w->key->n) {
+        spill(w);
+        if (n > sizeof w->key->bytes) {
+            bw_require(crypto_generichash_update(&w->state, p, n) == 0);
             return;
         }
     }
     if (n)
-        memcpy(h->pending + h->n, p, n);
-    h->n += n;
+        memcpy(w->key->bytes + w->key->n, p, n);
+    w->key->n += (uint32_t)n;
 }
 
-static void hash_u64(hasher *h, uint64_t v)
+static void put_u64(writer *w, uint64_t v)
 {
-    hash_bytes(h, &v, sizeof v);
+    put(w, &v, sizeof v);
 }
 
-static void hash_str(hasher *h, bw_str s)
+static void put_str(writer *w, bw_str s)
 {
-    hash_u64(h, s.len);
-    hash_bytes(h, s.ptr, s.len);
+    put_u64(w, s.len);
+    put(w, s.ptr, s.len);
 }
 
-static void hash_strs(hasher *h, const bw_str *s, size_t n)
+static void put_strs(writer *w, const bw_str *s, size_t n)
 {
-    hash_u64(h, n);
+    put_u64(w, n);
     for (size_t i = 0; i < n; i++)
-        hash_str(h, s[i]);
+        put_str(w, s[i]);
 }
 
-static void hash_begin(hasher *h)
+static void put_place(writer *w, const bw_place *p)
 {
-    crypto_generichash_init(&h->state, NULL, 0, 32);
-    h->n = 0;
-}
-
-static void hash_end(hasher *h, uint8_t out[32])
-{
-    hash_flush(h);
-    crypto_generichash_final(&h->state, out, 32);
-}
-
-static void hash_place(hasher *h, const bw_place *p)
-{
-    hash_u64(h, p != NULL);
+    put_u64(w, p != NULL);
     if (!p)
         return;
-    hash_str(h, p->id);
-    hash_str(h, p->country);
-    hash_str(h, p->operator_id);
-    hash_strs(h, p->certs, p->ncerts);
-    hash_strs(h, p->hw, p->nhw);
+    put_str(w, p->id);
+    put_str(w, p->country);
+    put_str(w, p->operator_id);
+    put_strs(w, p->certs, p->ncerts);
+    put_strs(w, p->hw, p->nhw);
 }
 
-void bw_question__fingerprint(const bw_question *q, uint64_t version, bool reads_now,
-                              bw_fingerprint *out)
+static unsigned char hash_key[crypto_shorthash_KEYBYTES];
+static pthread_once_t hash_once = PTHREAD_ONCE_INIT;
+
+static void hash_start(void)
+{
+    randombytes_buf(hash_key, sizeof hash_key);
+}
+
+/* Keyed anew in each process: nobody can choose what shares a bucket or a shard. */
+static uint64_t keyed_hash(const void *p, size_t n)
+{
+    uint64_t h;
+    static_assert(crypto_shorthash_BYTES == sizeof h, "SipHash-2-4 gives 64 bits");
+    pthread_once(&hash_once, hash_start);
+    crypto_shorthash((unsigned char *)&h, p, n, hash_key);
+    return h;
+}
+
+static void finish(writer *w, bw_str tenant)
+{
+    bw_answer_key *k = w->key;
+    if (w->spilled) { /* a length that no key written out in full has */
+        spill(w);
+        bw_require(crypto_generichash_final(&w->state, k->bytes, 32) == 0);
+        k->n = 32;
+    }
+    k->hash = keyed_hash(k->bytes, k->n);
+    k->owner = keyed_hash(tenant.ptr, tenant.len);
+}
+
+static void put_topic(writer *w, const bw_topic *t)
+{
+    put_u64(w, t->kind);
+    switch (t->kind) {
+    case BW_TOPIC_CLASS:
+        put(w, t->class_id->bytes, sizeof t->class_id->bytes);
+        break;
+    case BW_TOPIC_CLASSES:
+        put_u64(w, t->directory);
+        break;
+    case BW_TOPIC_COLLECTION:
+        put_str(w, t->tenant);
+        put_str(w, t->name);
+        break;
+    case BW_TOPIC_NODE:
+        break;
+    }
+}
+
+void bw_question__key(const bw_question *q, const bw_topic *topic, uint64_t stamp,
+                      bw_answer_key *out)
 {
     const bw_principal *p = q->principal;
-    hasher h;
-    hash_begin(&h);
-    hash_u64(&h, version);
-    hash_u64(&h, (uint64_t)q->action);
-    hash_str(&h, p->id);
-    hash_str(&h, p->tenant);
-    hash_str(&h, p->seat);
-    hash_u64(&h, p->clearance);
-    hash_strs(&h, p->roles, p->nroles);
-    hash_str(&h, q->purpose);
-    hash_strs(&h, q->safeguards, q->nsafeguards);
-    hash_place(&h, q->dest);
-    hash_place(&h, q->at);
-    if (reads_now) /* as fine as a policy can see it: the answer expires with it */
-        hash_u64(&h, (uint64_t)(q->now_ns / 1000000));
-    hash_end(&h, out->bytes);
+    writer w; /* its hash state is large, and seldom needed */
+    w.key = out;
+    w.spilled = false;
+    out->n = 0;
+    put_u64(&w, stamp);
+    put_topic(&w, topic);
+    put_u64(&w, (uint64_t)q->action);
+    put_str(&w, p->id);
+    put_str(&w, p->tenant);
+    put_str(&w, p->seat);
+    put_u64(&w, p->clearance);
+    put_strs(&w, p->roles, p->nroles);
+    put_str(&w, q->purpose);
+    put_strs(&w, q->safeguards, q->nsafeguards);
+    put_place(&w, q->dest);
+    put_place(&w, q->at);
+    if (bw_stamp__reads_now(stamp)) /* as fine as a policy can see it */
+        put_u64(&w, (uint64_t)(q->now_ns / 1000000));
+    finish(&w, p->tenant);
 }
 
-void bw_object__fingerprint(const char *kind, bw_str tenant, bw_str name,
-                            bw_class_id *out)
+void bw_class__key(const bw_class_id *id, bw_str tenant, bw_answer_key *out)
 {
-    hasher h;
-    hash_begin(&h);
-    hash_str(&h, bw_str_c(kind));
-    hash_str(&h, tenant);
-    hash_str(&h, name);
-    hash_end(&h, out->bytes);
+    memcpy(out->bytes, id->bytes, sizeof id->bytes);
+    memcpy(&out->hash, id->bytes, sizeof out->hash);
+    out->n = sizeof id->bytes;
+    out->owner = keyed_hash(tenant.ptr, tenant.len);
 }
 
-/* ---- Cedar JSON ---- */
+/* ---- Cedar entities ---- */
 
-static void put_uid(bw_buf *b, const char *type, bw_str id)
+static bw_cedar_field texts(const char *name, const bw_str *s, size_t n)
 {
-    bw_buf_printf(b, "{\"type\":\"Bw::%s\",\"id\":", type);
-    bw_json_put_str(b, id);
-    bw_buf_putc(b, '}');
+    return (bw_cedar_field){.name = bw_str_c(name),
+                            .kind = BW_CEDAR_FIELD_STRINGS,
+                            .texts = s,
+                            .n = n};
 }
 
-static void put_ref(bw_buf *b, const char *member, const char *type, bw_str id)
+static bw_cedar_field number(const char *name, bw_cedar_field_kind kind, int64_t v)
 {
-    if (member)
-        bw_json_put_key(b, member);
-    else
-        bw_json_sep(b);
-    bw_buf_puts(b, "{\"__entity\":");
-    put_uid(b, type, id);
-    bw_buf_putc(b, '}');
+    return (bw_cedar_field){.name = bw_str_c(name), .kind = kind, .number = v};
 }
 
-static void put_texts(bw_buf *b, const char *member, const bw_str *s, size_t n)
+static bw_cedar_field ref(const char *name, bw_str type, const bw_str *id)
 {
-    bw_json_put_key(b, member);
-    bw_buf_putc(b, '[');
-    for (size_t i = 0; i < n; i++) {
-        bw_json_sep(b);
-        bw_json_put_str(b, s[i]);
+    return (bw_cedar_field){.name = bw_str_c(name),
+                            .kind = BW_CEDAR_FIELD_ENTITY,
+                            .type = type,
+                            .texts = id,
+                            .n = 1};
+}
+
+static bw_cedar_field text(const char *name, const bw_str *s)
+{
+    return (bw_cedar_field){.name = bw_str_c(name),
+                            .kind = BW_CEDAR_FIELD_STRING,
+                            .texts = s,
+                            .n = 1};
+}
+
+enum { FIELDS_MAX = 8 };
+
+static bw_cedar_entity node_entity(const bw_place *p, bw_cedar_field f[FIELDS_MAX])
+{
+    f[0] = ref("country", BW_STR("Bw::Country"), &p->country);
+    f[1] = ref("operator", BW_STR("Bw::LegalEntity"), &p->operator_id);
+    f[2] = texts("certs", p->certs, p->ncerts);
+    f[3] = texts("hw", p->hw, p->nhw);
+    return (bw_cedar_entity){
+        .uid = {BW_STR("Bw::Node"), p->id}, .fields = f, .nfields = 4};
+}
+
+static bw_cedar_entity identity_entity(const bw_principal *p,
+                                       bw_cedar_field f[FIELDS_MAX])
+{
+    f[0] = ref("tenant", BW_STR("Bw::Tenant"), &p->tenant);
+    f[1] = ref("seat", BW_STR("Bw::Country"), &p->seat);
+    f[2] = number("clearance", BW_CEDAR_FIELD_LONG, p->clearance);
+    return (bw_cedar_entity){.uid = {BW_STR("Bw::Identity"), p->id},
+                             .fields = f,
+                             .nfields = 3,
+                             .parent_type = BW_STR("Bw::Role"),
+                             .parents = p->roles,
+                             .nparents = p->nroles};
+}
+
+static bw_cedar_entity collection_entity(const bw_collection_name *c,
+                                         bw_cedar_field f[FIELDS_MAX])
+{
+    f[0] = ref("tenant", BW_STR("Bw::Tenant"), &c->tenant);
+    f[1] = text("name", &c->name);
+    return (bw_cedar_entity){
+        .uid = {BW_STR("Bw::Collection"), c->id}, .fields = f, .nfields = 2};
+}
+
+static bw_cedar_entity class_entity(const char *hex, const bw_labels *l,
+                                    bw_cedar_field f[FIELDS_MAX])
+{
+    f[0] = ref("tenant", BW_STR("Bw::Tenant"), &l->tenant);
+    f[1] = texts("regimes", l->regimes.items, l->regimes.n);
+    f[2] = (bw_cedar_field){.name = BW_STR("residency"),
+                            .kind = BW_CEDAR_FIELD_ENTITIES,
+                            .type = BW_STR("Bw::Zone"),
+                            .texts = l->residency.items,
+                            .n = l->residency.n};
+    f[3] = number("sensitivity", BW_CEDAR_FIELD_LONG, l->sensitivity);
+    f[4] = texts("categories", l->categories.items, l->categories.n);
+    f[5] = texts("labels", l->labels.items, l->labels.n);
+    f[6] = texts("purposes", l->purposes.items, l->purposes.n);
+    f[7] = number("legalHold", BW_CEDAR_FIELD_BOOL, l->legal_hold);
+    return (bw_cedar_entity){.uid = {BW_STR("Bw::DataClass"), bw_str_c(hex)},
+                             .fields = f,
+                             .nfields = 8};
+}
+
+size_t bw_class__entity_bytes(const char *hex, const bw_labels *labels)
+{
+    bw_cedar_field f[FIELDS_MAX];
+    bw_cedar_entity e = class_entity(hex, labels, f);
+    return bw_cedar_entities_bytes(&e, 1, NULL);
+}
+
+bw_status bw_class__entity(bw_ctx *ctx, const bw_cedar_schema *schema, const char *hex,
+                           const bw_labels *labels, void *block,
+                           bw_cedar_entities **out)
+{
+    bw_cedar_field f[FIELDS_MAX];
+    bw_cedar_entity e = class_entity(hex, labels, f);
+    return bw_cedar_entities_make(ctx, schema, &e, 1, NULL, block, out);
+}
+
+/* What is known about this cell comes from its configuration, not from a caller: its
+ * own place is in the large store already. */
+bw_status bw_question__entities(bw_ctx *ctx, const bw_cedar_schema *schema,
+                                const bw_question *q, const bw_place *here,
+                                const bw_collection_name *collection,
+                                const bw_cedar_entities *with, bw_cedar_entities **out)
+{
+    bw_cedar_field f[4][FIELDS_MAX];
+    bw_cedar_entity list[4];
+    size_t n = 0;
+    const bw_place *at = q->at ? q->at : here;
+    const bw_place *dest = bw_action__moves(q->action) && q->dest ? q->dest : at;
+    list[n] = identity_entity(q->principal, f[n]);
+    n++;
+    if (!bw_str_eq(at->id, here->id)) {
+        list[n] = node_entity(at, f[n]);
+        n++;
     }
-    bw_buf_putc(b, ']');
-}
-
-static void open_entity(bw_buf *b, const char *type, bw_str id)
-{
-    bw_json_sep(b);
-    bw_buf_puts(b, "{\"uid\":");
-    put_uid(b, type, id);
-    bw_buf_puts(b, ",\"attrs\":{");
-}
-
-void bw_entity__put_place(bw_buf *b, const bw_place *place)
-{
-    open_entity(b, "Node", place->id);
-    put_ref(b, "country", "Country", place->country);
-    put_ref(b, "operator", "LegalEntity", place->operator_id);
-    put_texts(b, "certs", place->certs, place->ncerts);
-    put_texts(b, "hw", place->hw, place->nhw);
-    bw_buf_puts(b, "},\"parents\":[]}");
-}
-
-void bw_entity__put_principal(bw_buf *b, const bw_principal *p)
-{
-    open_entity(b, "Identity", p->id);
-    put_ref(b, "tenant", "Tenant", p->tenant);
-    put_ref(b, "seat", "Country", p->seat);
-    bw_json_put_key(b, "clearance");
-    bw_json_put_u64(b, p->clearance);
-    bw_buf_puts(b, "},\"parents\":[");
-    for (size_t i = 0; i < p->nroles; i++) {
-        bw_json_sep(b);
-        put_uid(b, "Role", p->roles[i]);
+    if (!bw_str_eq(dest->id, here->id) && !bw_str_eq(dest->id, at->id)) {
+        list[n] = node_entity(dest, f[n]);
+        n++;
     }
-    bw_buf_puts(b, "]}");
+    if (collection) {
+        list[n] = collection_entity(collection, f[n]);
+        n++;
+    }
+    return bw_cedar_entities_make(ctx, schema, list, n, with, NULL, out);
 }
 
-void bw_entity__put_class(bw_buf *b, const char *id, const bw_labels *l)
+bw_status bw_question__context(bw_ctx *ctx, const bw_question *q, const bw_place *here,
+                               bool reads_now, const bw_cedar_value **out)
 {
-    open_entity(b, "DataClass", bw_str_c(id));
-    put_ref(b, "tenant", "Tenant", l->tenant);
-    put_texts(b, "regimes", l->regimes.items, l->regimes.n);
-    bw_json_put_key(b, "residency");
-    bw_buf_putc(b, '[');
-    for (size_t i = 0; i < l->residency.n; i++)
-        put_ref(b, NULL, "Zone", l->residency.items[i]);
-    bw_buf_putc(b, ']');
-    bw_json_put_key(b, "sensitivity");
-    bw_json_put_u64(b, l->sensitivity);
-    put_texts(b, "categories", l->categories.items, l->categories.n);
-    put_texts(b, "labels", l->labels.items, l->labels.n);
-    put_texts(b, "purposes", l->purposes.items, l->purposes.n);
-    bw_json_put_key(b, "legalHold");
-    bw_buf_puts(b, l->legal_hold ? "true" : "false");
-    bw_buf_puts(b, "},\"parents\":[]}");
-}
-
-void bw_entity__put_collection(bw_buf *b, bw_str id, bw_str tenant, bw_str name)
-{
-    open_entity(b, "Collection", id);
-    put_ref(b, "tenant", "Tenant", tenant);
-    bw_json_put_key(b, "name");
-    bw_json_put_str(b, name);
-    bw_buf_puts(b, "},\"parents\":[]}");
-}
-
-void bw_question__put_context(bw_buf *b, const bw_question *q, const bw_place *at,
-                              bool reads_now)
-{
-    bw_buf_putc(b, '{');
-    put_ref(b, "at", "Node", at->id);
+    const bw_place *at = q->at ? q->at : here, *dest = q->dest ? q->dest : at;
+    bw_cedar_field f[5];
+    size_t n = 0;
+    f[n++] = ref("at", BW_STR("Bw::Node"), &at->id);
     if (bw_action__moves(q->action))
-        put_ref(b, "dest", "Node", q->dest ? q->dest->id : at->id);
-    bw_json_put_key(b, "purpose");
-    bw_json_put_str(b, q->purpose);
-    put_texts(b, "safeguards", q->safeguards, q->nsafeguards);
-    if (reads_now) {
-        char text[40];
-        int64_t ms = q->now_ns / 1000000;
-        bw_time_format(ms / 1000 * 1000000000,
-                       text); /* Cedar wants three digits or none */
-        text[strlen(text) - 1] = 0;
-        bw_json_put_key(b, "now");
-        bw_buf_printf(b, "{\"__extn\":{\"fn\":\"datetime\",\"arg\":\"%s.%03dZ\"}}",
-                      text, (int)(ms % 1000));
-    }
-    bw_buf_putc(b, '}');
+        f[n++] = ref("dest", BW_STR("Bw::Node"), &dest->id);
+    f[n++] = text("purpose", &q->purpose);
+    f[n++] = texts("safeguards", q->safeguards, q->nsafeguards);
+    if (reads_now)
+        f[n++] = number("now", BW_CEDAR_FIELD_DATETIME, q->now_ns / 1000000);
+    return bw_cedar_context_make(ctx, f, n, out);
 }

@@ -1,5 +1,5 @@
-/* Fingerprints tell every two questions apart; the cache gives back what it was given. */
-#include <policies/decision_cache.h>
+/* Keys tell every two questions apart; what is kept is bounded, fair and never another's. */
+#include <policies/question.h>
 
 #include <setjmp.h>
 #include <sodium.h>
@@ -52,38 +52,77 @@ static void variant_make(variant *v, int which)
     }
 }
 
-static void test_question_fingerprint__tells_every_field_apart(void **state)
+static bool same(const bw_answer_key *a, const bw_answer_key *b)
+{
+    return a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
+}
+
+static uint64_t stamp_of(const variant *v)
+{
+    return v->version << 1 | v->reads_now;
+}
+
+static void test_question_key__tells_every_field_apart(void **state)
 {
     (void)state;
     enum { N = 26 };
-    bw_fingerprint f[N], again;
+    static bw_answer_key k[N], again;
+    bw_class_id id = {{1}}, other = {{2}};
+    const bw_topic topic = {.kind = BW_TOPIC_CLASS, .class_id = &id};
     variant v;
     for (int i = 0; i < N; i++) {
         variant_make(&v, i);
-        bw_question__fingerprint(&v.q, v.version, v.reads_now, &f[i]);
-        bw_question__fingerprint(&v.q, v.version, v.reads_now, &again);
-        assert_memory_equal(&f[i], &again, sizeof again);
-        for (int k = 0; k < i; k++)
-            assert_memory_not_equal(&f[i], &f[k], sizeof f[i]);
+        bw_question__key(&v.q, &topic, stamp_of(&v), &k[i]);
+        bw_question__key(&v.q, &topic, stamp_of(&v), &again);
+        assert_true(same(&k[i], &again));
+        assert_int_equal(k[i].hash, again.hash);
+        for (int j = 0; j < i; j++)
+            assert_false(same(&k[i], &k[j]));
     }
-    /* time that no policy reads does not count; long texts do, to the last byte */
+    /* time that no policy reads does not count */
     variant_make(&v, 0);
     v.q.now_ns = 99;
-    bw_question__fingerprint(&v.q, v.version, v.reads_now, &again);
-    assert_memory_equal(&f[0], &again, sizeof again);
-    static char text[5000];
-    memset(text, 'x', sizeof text);
-    for (size_t n = 200; n < sizeof text; n += 997) {
-        v.q.purpose = (bw_str){text, n};
-        bw_question__fingerprint(&v.q, 1, false, &f[0]);
-        text[n - 1] = 'y';
-        bw_question__fingerprint(&v.q, 1, false, &f[1]);
-        assert_memory_not_equal(&f[0], &f[1], sizeof f[0]);
+    bw_question__key(&v.q, &topic, stamp_of(&v), &again);
+    assert_true(same(&k[0], &again));
+    /* what it is about */
+    const bw_topic topics[] = {topic,
+                               {.kind = BW_TOPIC_CLASS, .class_id = &other},
+                               {.kind = BW_TOPIC_CLASSES, .directory = 1},
+                               {.kind = BW_TOPIC_CLASSES, .directory = 2},
+                               {.kind = BW_TOPIC_NODE},
+                               {.kind = BW_TOPIC_COLLECTION, .tenant = BW_STR("ab"), .name = BW_STR("c")},
+                               {.kind = BW_TOPIC_COLLECTION, .tenant = BW_STR("a"), .name = BW_STR("bc")}};
+    for (int i = 0; i < 7; i++) {
+        bw_question__key(&v.q, &topics[i], 2, &k[i]);
+        for (int j = 0; j < i; j++)
+            assert_false(same(&k[i], &k[j]));
     }
-    bw_class_id a, b;
-    bw_object__fingerprint("Collection", BW_STR("ab"), BW_STR("c"), &a);
-    bw_object__fingerprint("Collection", BW_STR("a"), BW_STR("bc"), &b);
-    assert_true(bw_class_id_cmp(&a, &b) != 0);
+}
+
+/* A question longer than a key is hashed: to the last byte, and never like a short one. */
+static void test_question_key__takes_questions_of_any_length(void **state)
+{
+    (void)state;
+    static char text[5000];
+    static bw_answer_key k, other;
+    bw_class_id id = {{1}};
+    const bw_topic topic = {.kind = BW_TOPIC_CLASS, .class_id = &id};
+    variant v;
+    variant_make(&v, 0);
+    memset(text, 'x', sizeof text);
+    for (size_t n = 1; n < sizeof text; n += 7) {
+        v.q.purpose = (bw_str){text, n};
+        bw_question__key(&v.q, &topic, 2, &k);
+        assert_true(n < 500 ? k.n > n : n > BW_ANSWER_KEY_MAX ? k.n == 32 : k.n <= BW_ANSWER_KEY_MAX);
+        text[n - 1] = 'y';
+        bw_question__key(&v.q, &topic, 2, &other);
+        assert_false(same(&k, &other));
+        v.q.safeguards = ab; /* behind the long text */
+        v.q.nsafeguards = 1;
+        bw_question__key(&v.q, &topic, 2, &k);
+        assert_false(same(&k, &other));
+        v.q.nsafeguards = 0;
+    }
 }
 
 static void test_action__names_read_back(void **state)
@@ -97,64 +136,138 @@ static void test_action__names_read_back(void **state)
     assert_string_equal(bw_action_name((bw_action)99), "");
 }
 
-static void key_of(uint32_t i, bw_fingerprint *q, bw_class_id *r)
+/* ---- what is kept ---- */
+
+enum { BUDGET = 1 << 20 };
+
+static void key_of(uint32_t i, uint64_t owner, bw_answer_key *k)
 {
-    crypto_generichash(q->bytes, 32, (unsigned char *)&i, sizeof i, NULL, 0);
-    i ^= 0x55555555;
-    crypto_generichash(r->bytes, 32, (unsigned char *)&i, sizeof i, NULL, 0);
+    k->owner = owner;
+    k->n = 40;
+    crypto_generichash(k->bytes, k->n, (unsigned char *)&i, sizeof i, NULL, 0);
+    memcpy(&k->hash, k->bytes, sizeof k->hash);
 }
 
-static void test_decision_cache__is_bounded_and_never_wrong(void **state)
+typedef struct value {
+    bw_kept head;
+    uint32_t number;
+} value;
+
+static void put(bw_answers *c, const bw_answer_key *k, uint32_t number, size_t bytes)
+{
+    value *v = bw_alloc(bytes);
+    bw_kept__init(&v->head, bytes);
+    v->number = number;
+    bw_answers__put(c, k, &v->head);
+    bw_kept__release(&v->head);
+}
+
+static bool has(bw_answers *c, const bw_answer_key *k, uint32_t number)
+{
+    value *v = (value *)(void *)bw_answers__get(c, k);
+    if (!v)
+        return false;
+    assert_int_equal(v->number, number);
+    bw_kept__release(&v->head);
+    return true;
+}
+
+static void test_answers__are_bounded_and_never_wrong(void **state)
 {
     (void)state;
-    bw_decision_cache *c = bw_decision_cache__new();
-    bw_ctx *ctx = bw_ctx_new(0);
-    bw_fingerprint q;
-    bw_class_id r;
-    bw_verdict v;
-    assert_non_null(c);
-    for (uint32_t i = 0; i < 150000; i++) { /* more than twice what it holds */
-        uint32_t policies[3] = {i, i + 1, i + 2};
-        key_of(i, &q, &r);
-        bw_decision_cache__put(c, &q, &r, &(bw_verdict){i % 3 == 0, i % 3, i % 2, policies});
-        assert_true(bw_decision_cache__get(c, NULL, &q, &r, &v) && v.allow == (i % 3 == 0));
+    bw_answers *c = bw_answers__new(BUDGET);
+    static bw_answer_key k;
+    bw_answers_figures f;
+    for (uint32_t i = 0; i < 20000; i++) {
+        key_of(i, i % 7, &k);
+        put(c, &k, i, sizeof(value) + i % 300);
+        bw_answers__figures(c, &f);
+        assert_true(f.bytes <= BUDGET);
     }
     size_t kept = 0;
-    for (uint32_t i = 0; i < 150000; i++) {
-        key_of(i, &q, &r);
-        if (!bw_decision_cache__get(c, ctx, &q, &r, &v))
-            continue;
-        kept++;
-        assert_int_equal(v.allow, i % 3 == 0);
-        assert_true(v.nreasons == i % 3 && v.nerrors == i % 2);
-        for (uint32_t k = 0; k < v.nreasons + v.nerrors; k++)
-            assert_int_equal(v.policies[k], i + k);
-        bw_ctx_reset(ctx);
+    for (uint32_t i = 0; i < 20000; i++) {
+        key_of(i, i % 7, &k);
+        kept += has(c, &k, i);
     }
-    assert_true(kept > 50000 && kept <= 65536);
-    key_of(149999, &q, &r);
-    q.bytes[31] ^= 1; /* the whole key counts, not its hash */
-    assert_false(bw_decision_cache__get(c, ctx, &q, &r, &v));
-    q.bytes[31] ^= 1;
-    r.bytes[31] ^= 1;
-    assert_false(bw_decision_cache__get(c, ctx, &q, &r, &v));
-    r.bytes[31] ^= 1;
-    assert_true(bw_decision_cache__get(c, ctx, &q, &r, &v));
-    bw_decision_cache__put(c, &q, &r, &(bw_verdict){.allow = true}); /* again: replaces */
-    assert_true(bw_decision_cache__get(c, ctx, &q, &r, &v) && v.allow && v.nreasons == 0);
-    bw_decision_cache__empty(c);
-    assert_false(bw_decision_cache__get(c, ctx, &q, &r, &v));
-    bw_decision_cache__free(c);
-    bw_decision_cache__free(NULL);
-    bw_ctx_free(ctx);
+    assert_true(kept > 2000);
+    key_of(19999, 19999 % 7, &k);
+    assert_true(has(c, &k, 19999)); /* the newest is there */
+    k.bytes[39] ^= 1; /* the whole key counts, not its hash */
+    assert_false(has(c, &k, 19999));
+    k.bytes[39] ^= 1;
+    k.n--;
+    assert_false(has(c, &k, 19999));
+    k.n++;
+    put(c, &k, 5, sizeof(value)); /* the first stays: equal keys have equal answers */
+    assert_true(has(c, &k, 19999));
+    value *held = (value *)(void *)bw_answers__get(c, &k);
+    bw_answers__empty(c);
+    assert_false(has(c, &k, 19999));
+    assert_int_equal(held->number, 19999); /* who holds one keeps it */
+    bw_kept__release(&held->head);
+    bw_answers__figures(c, &f);
+    assert_int_equal(f.bytes, 0);
+    put(c, &k, 7, BUDGET + 1); /* larger than everything: not kept, no harm */
+    assert_false(has(c, &k, 7));
+    put(c, &k, 8, sizeof(value));
+    assert_true(has(c, &k, 8));
+    bw_answers__free(c);
+}
+
+/* A tenant that asks without end takes the room that is free, and then its own. */
+static void test_answers__of_a_tenant_are_not_pushed_out_by_another(void **state)
+{
+    (void)state;
+    bw_answers *c = bw_answers__new(BUDGET);
+    static bw_answer_key k;
+    bw_answers_figures f;
+    for (uint32_t i = 0; i < 100; i++) {
+        key_of(i, 1, &k);
+        put(c, &k, i, 500);
+    }
+    for (uint32_t i = 1000; i < 30000; i++) {
+        key_of(i, 2, &k);
+        put(c, &k, i, 500);
+    }
+    bw_answers__figures(c, &f);
+    assert_true(f.bytes > BUDGET * 9 / 10); /* no room is left unused for that */
+    for (uint32_t i = 0; i < 100; i++) {
+        key_of(i, 1, &k);
+        assert_true(has(c, &k, i));
+    }
+    key_of(29999, 2, &k);
+    assert_true(has(c, &k, 29999));
+    key_of(1000, 2, &k);
+    assert_false(has(c, &k, 1000));
+    bw_answers__free(c);
+}
+
+/* What is asked for stays before what is not. */
+static void test_answers__that_are_used_get_a_second_chance(void **state)
+{
+    (void)state;
+    bw_answers *c = bw_answers__new(BUDGET);
+    static bw_answer_key k;
+    for (uint32_t i = 0; i < 20000; i++) {
+        key_of(i, 3, &k);
+        put(c, &k, i, 500);
+        key_of(0, 3, &k);
+        assert_true(has(c, &k, 0));
+    }
+    key_of(1, 3, &k);
+    assert_false(has(c, &k, 1));
+    bw_answers__free(c);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_question_fingerprint__tells_every_field_apart),
+        cmocka_unit_test(test_question_key__tells_every_field_apart),
+        cmocka_unit_test(test_question_key__takes_questions_of_any_length),
         cmocka_unit_test(test_action__names_read_back),
-        cmocka_unit_test(test_decision_cache__is_bounded_and_never_wrong),
+        cmocka_unit_test(test_answers__are_bounded_and_never_wrong),
+        cmocka_unit_test(test_answers__of_a_tenant_are_not_pushed_out_by_another),
+        cmocka_unit_test(test_answers__that_are_used_get_a_second_chance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

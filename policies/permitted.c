@@ -1,0 +1,216 @@
+/* Permitted sets (decision.h): which classes of a collection a question is allowed.
+ *
+ * Looked for among what is kept under (rules' stamp, version of the directory,
+ * question). On a miss the question is evaluated once with the class unknown, and what
+ * is left of the policies is finished for each class. Within a set errors are counted
+ * nowhere: a single decision tells them. */
+#include "authority.h"
+
+#include <sodium.h>
+#include <stddef.h>
+
+typedef struct kept_set {
+    bw_kept head;
+    bw_permitted p;
+    bw_class_id classes[];
+} kept_set;
+
+void bw_permitted_release(const bw_permitted *p)
+{
+    if (p)
+        bw_kept__release((bw_kept *)((uintptr_t)p - offsetof(kept_set, p)));
+}
+
+typedef struct filling { /* one set under way */
+    bw_ctx *ctx;
+    bw_authority *a;
+    const bw_rules *rules;
+    const bw_question *q;
+    const bw_directory *directory;
+    bw_cedar_request request;
+} filling;
+
+/* BW_EINVALID or BW_ECORRUPT: this class cannot be decided. */
+static bw_status allowed(filling *f, const bw_class_entity *e, bool *out)
+{
+    bw_cedar_answer answer;
+    bw_status st = bw_question__request(f->ctx, f->a, f->rules, f->q, "Bw::DataClass",
+                                        bw_str_c(e->hex), NULL, e->store, &f->request);
+    if (st == BW_OK)
+        st = bw_cedar_authorize(f->ctx, f->rules->policies, f->rules->facts->entities,
+                                f->a->schema, &f->request, &answer);
+    if (st == BW_OK)
+        *out = answer.allow && (!answer.forbid_errored || f->a->cedar_errors);
+    return st;
+}
+
+static bw_status decide(filling *f, const bw_class_id *id, bool *out)
+{
+    bw_str text, tenant = f->q->principal->tenant;
+    bw_class_entity *e = bw_class__find(f->a, tenant, id);
+    bw_status st = BW_OK;
+    *out = false;
+    if (!e)
+        st = f->directory->label_text(f->directory->user, f->ctx, id, &text);
+    if (!e && st == BW_OK)
+        st = bw_class__prepare(f->ctx, f->a, tenant, id, text, &e);
+    if (e) {
+        st = allowed(f, e, out);
+        bw_kept__release(&e->head);
+    }
+    if (!bw_undecidable(st))
+        return st;
+    atomic_fetch_add_explicit(&f->a->counts.undecided, 1, memory_order_relaxed);
+    *out = false;
+    return BW_OK; /* not permitted, and no reason to refuse the others */
+}
+
+/* Fills set->classes (*count of them); the arena is as it was. */
+static bw_status fill(filling *f, const bw_class_id *classes, size_t n, kept_set *set,
+                      size_t *count)
+{
+    bw_status st = BW_OK;
+    *count = 0;
+    for (size_t i = 0; i < n && st == BW_OK; i++) {
+        bw_arena_mark mark = bw_arena_mark_get(f->ctx);
+        bool allow = false;
+        bw_require(i == 0 || bw_class_id_cmp(&classes[i - 1], &classes[i]) < 0);
+        st = decide(f, &classes[i], &allow);
+        bw_arena_release(f->ctx, mark);
+        if (allow)
+            set->classes[(*count)++] = classes[i];
+        if (st == BW_OK && i % 64 == 63)
+            st = bw_ctx_check(f->ctx);
+    }
+    return st;
+}
+
+static bw_status filled(filling *f, const bw_class_id *classes, size_t n,
+                        kept_set **out)
+{
+    size_t count, bytes = sizeof(kept_set) + n * sizeof *classes;
+    kept_set *set = bw_alloc(bytes);
+    if (!set)
+        return bw_fail_nomem(f->ctx);
+    bw_status st = fill(f, classes, n, set, &count);
+    if (st != BW_OK) {
+        bw_free(set);
+        return st;
+    }
+    size_t less = sizeof *set + count * sizeof *classes;
+    kept_set *fit = less < bytes ? bw_realloc(set, less) : NULL;
+    if (fit) {
+        set = fit;
+        bytes = less;
+    }
+    bw_kept__init(&set->head, bytes);
+    set->p.permit = (bw_permit){set->classes, count};
+    *out = set;
+    return BW_OK;
+}
+
+static bw_status make(filling *f, bw_answer_key *key, kept_set **out)
+{
+    const bw_directory *d = f->directory;
+    const bw_class_id *classes;
+    uint64_t version = d->version;
+    size_t n;
+    kept_set *set;
+    bw_status st = d->list(d->user, f->ctx, &classes, &n, &version);
+    if (st == BW_OK)
+        st = filled(f, classes, n, &set);
+    if (st != BW_OK)
+        return st;
+    bw_require(crypto_generichash(set->p.digest, sizeof set->p.digest,
+                                  (const unsigned char *)set->classes,
+                                  set->p.permit.n * sizeof *classes, NULL, 0) == 0);
+    if (version) {
+        bw_topic topic = {.kind = BW_TOPIC_CLASSES, .directory = version};
+        bw_question__key(f->q, &topic, bw_rules__stamp(f->rules), key);
+        bw_answers__put(f->a->answers, key, &set->head);
+    }
+    atomic_fetch_add_explicit(&f->a->counts.sets, 1, memory_order_relaxed);
+    *out = set;
+    return BW_OK;
+}
+
+bw_status bw_permitted_acquire(bw_ctx *ctx, bw_authority *a, const bw_question *q,
+                               const bw_directory *directory, const bw_permitted **out)
+{
+    bw_answer_key key;
+    kept_set *set = NULL;
+    bw_topic topic = {.kind = BW_TOPIC_CLASSES, .directory = directory->version};
+    uint64_t stamp = atomic_load_explicit(&a->stamp, memory_order_acquire);
+    if (directory->version) {
+        bw_question__key(q, &topic, stamp, &key);
+        set = (kept_set *)(void *)bw_answers__get(a->answers, &key);
+    }
+    bw_status st = BW_OK;
+    if (!set) {
+        bw_rules *rules = bw_rules__acquire(a);
+        filling f = {
+            .ctx = ctx, .a = a, .rules = rules, .q = q, .directory = directory};
+        st = make(&f, &key, &set);
+        bw_rules__release(rules);
+    }
+    if (st == BW_OK)
+        *out = &set->p;
+    return st;
+}
+
+/* ---- classes at hand ---- */
+
+typedef struct at_hand {
+    const bw_class_id *classes;
+    const bw_str *texts;
+    size_t n;
+} at_hand;
+
+static bw_status hand_list(void *user, bw_ctx *ctx, const bw_class_id **classes,
+                           size_t *n, uint64_t *version)
+{
+    const at_hand *h = user;
+    (void)ctx;
+    (void)version;
+    *classes = h->classes;
+    *n = h->n;
+    return BW_OK;
+}
+
+static bw_status hand_text(void *user, bw_ctx *ctx, const bw_class_id *id, bw_str *out)
+{
+    const at_hand *h = user;
+    size_t lo = 0, hi = h->n;
+    (void)ctx;
+    while (hi - lo > 1) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (bw_class_id_cmp(&h->classes[mid], id) <= 0)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    *out = h->texts[lo];
+    return BW_OK;
+}
+
+bw_status bw_permitted_set(bw_ctx *ctx, bw_authority *a, const bw_question *q,
+                           const bw_class_id *classes, const bw_str *label_texts,
+                           size_t n, bw_permit *out, uint8_t digest[16])
+{
+    at_hand hand = {classes, label_texts, n};
+    bw_directory directory = {
+        .list = hand_list, .label_text = hand_text, .user = &hand};
+    const bw_permitted *p;
+    bw_status st = bw_permitted_acquire(ctx, a, q, &directory, &p);
+    if (st != BW_OK)
+        return st;
+    bw_class_id *copy = bw_arena_alloc(ctx, (p->permit.n + 1) * sizeof *copy);
+    if (copy) {
+        if (p->permit.n)
+            memcpy(copy, p->permit.classes, p->permit.n * sizeof *copy);
+        *out = (bw_permit){copy, p->permit.n};
+        memcpy(digest, p->digest, sizeof p->digest);
+    }
+    bw_permitted_release(p);
+    return copy ? BW_OK : BW_ENOMEM;
+}
