@@ -5,7 +5,7 @@ typedef struct fn_row {
     const char *name;
     bool method;
     uint8_t nargs; /* receiver included */
-    bw_cedar__kind arg[2];
+    bw_cedar__kind arg[2], result;
 } fn_row;
 
 #define STR BW_CEDAR__STRING
@@ -13,29 +13,32 @@ typedef struct fn_row {
 #define IPA BW_CEDAR__IP
 #define DAT BW_CEDAR__DATETIME
 #define DUR BW_CEDAR__DURATION
+#define BOO BW_CEDAR__BOOL
+#define LON BW_CEDAR__LONG
 static const fn_row table[BW_CEDAR__FN_COUNT] = {
-    [BW_CEDAR__FN_IP] = {"ip", false, 1, {STR, STR}},
-    [BW_CEDAR__FN_DECIMAL] = {"decimal", false, 1, {STR, STR}},
-    [BW_CEDAR__FN_DATETIME] = {"datetime", false, 1, {STR, STR}},
-    [BW_CEDAR__FN_DURATION] = {"duration", false, 1, {STR, STR}},
-    [BW_CEDAR__FN_LESS_THAN] = {"lessThan", true, 2, {DEC, DEC}},
-    [BW_CEDAR__FN_LESS_THAN_OR_EQUAL] = {"lessThanOrEqual", true, 2, {DEC, DEC}},
-    [BW_CEDAR__FN_GREATER_THAN] = {"greaterThan", true, 2, {DEC, DEC}},
-    [BW_CEDAR__FN_GREATER_THAN_OR_EQUAL] = {"greaterThanOrEqual", true, 2, {DEC, DEC}},
-    [BW_CEDAR__FN_IS_IPV4] = {"isIpv4", true, 1, {IPA, IPA}},
-    [BW_CEDAR__FN_IS_IPV6] = {"isIpv6", true, 1, {IPA, IPA}},
-    [BW_CEDAR__FN_IS_LOOPBACK] = {"isLoopback", true, 1, {IPA, IPA}},
-    [BW_CEDAR__FN_IS_MULTICAST] = {"isMulticast", true, 1, {IPA, IPA}},
-    [BW_CEDAR__FN_IS_IN_RANGE] = {"isInRange", true, 2, {IPA, IPA}},
-    [BW_CEDAR__FN_OFFSET] = {"offset", true, 2, {DAT, DUR}},
-    [BW_CEDAR__FN_DURATION_SINCE] = {"durationSince", true, 2, {DAT, DAT}},
-    [BW_CEDAR__FN_TO_DATE] = {"toDate", true, 1, {DAT, DAT}},
-    [BW_CEDAR__FN_TO_TIME] = {"toTime", true, 1, {DAT, DAT}},
-    [BW_CEDAR__FN_TO_MILLISECONDS] = {"toMilliseconds", true, 1, {DUR, DUR}},
-    [BW_CEDAR__FN_TO_SECONDS] = {"toSeconds", true, 1, {DUR, DUR}},
-    [BW_CEDAR__FN_TO_MINUTES] = {"toMinutes", true, 1, {DUR, DUR}},
-    [BW_CEDAR__FN_TO_HOURS] = {"toHours", true, 1, {DUR, DUR}},
-    [BW_CEDAR__FN_TO_DAYS] = {"toDays", true, 1, {DUR, DUR}},
+    [BW_CEDAR__FN_IP] = {"ip", false, 1, {STR, STR}, IPA},
+    [BW_CEDAR__FN_DECIMAL] = {"decimal", false, 1, {STR, STR}, DEC},
+    [BW_CEDAR__FN_DATETIME] = {"datetime", false, 1, {STR, STR}, DAT},
+    [BW_CEDAR__FN_DURATION] = {"duration", false, 1, {STR, STR}, DUR},
+    [BW_CEDAR__FN_LESS_THAN] = {"lessThan", true, 2, {DEC, DEC}, BOO},
+    [BW_CEDAR__FN_LESS_THAN_OR_EQUAL] = {"lessThanOrEqual", true, 2, {DEC, DEC}, BOO},
+    [BW_CEDAR__FN_GREATER_THAN] = {"greaterThan", true, 2, {DEC, DEC}, BOO},
+    [BW_CEDAR__FN_GREATER_THAN_OR_EQUAL] = {"greaterThanOrEqual", true, 2, {DEC, DEC},
+                                            BOO},
+    [BW_CEDAR__FN_IS_IPV4] = {"isIpv4", true, 1, {IPA, IPA}, BOO},
+    [BW_CEDAR__FN_IS_IPV6] = {"isIpv6", true, 1, {IPA, IPA}, BOO},
+    [BW_CEDAR__FN_IS_LOOPBACK] = {"isLoopback", true, 1, {IPA, IPA}, BOO},
+    [BW_CEDAR__FN_IS_MULTICAST] = {"isMulticast", true, 1, {IPA, IPA}, BOO},
+    [BW_CEDAR__FN_IS_IN_RANGE] = {"isInRange", true, 2, {IPA, IPA}, BOO},
+    [BW_CEDAR__FN_OFFSET] = {"offset", true, 2, {DAT, DUR}, DAT},
+    [BW_CEDAR__FN_DURATION_SINCE] = {"durationSince", true, 2, {DAT, DAT}, DUR},
+    [BW_CEDAR__FN_TO_DATE] = {"toDate", true, 1, {DAT, DAT}, DAT},
+    [BW_CEDAR__FN_TO_TIME] = {"toTime", true, 1, {DAT, DAT}, DUR},
+    [BW_CEDAR__FN_TO_MILLISECONDS] = {"toMilliseconds", true, 1, {DUR, DUR}, LON},
+    [BW_CEDAR__FN_TO_SECONDS] = {"toSeconds", true, 1, {DUR, DUR}, LON},
+    [BW_CEDAR__FN_TO_MINUTES] = {"toMinutes", true, 1, {DUR, DUR}, LON},
+    [BW_CEDAR__FN_TO_HOURS] = {"toHours", true, 1, {DUR, DUR}, LON},
+    [BW_CEDAR__FN_TO_DAYS] = {"toDays", true, 1, {DUR, DUR}, LON},
 };
 
 bool bw_cedar__fn_find(bw_str name, bool method, bw_cedar__fn *out)
@@ -61,6 +64,14 @@ bw_str bw_cedar__fn_name(bw_cedar__fn fn)
 bool bw_cedar__fn_constructor(bw_cedar__fn fn)
 {
     return !table[fn].method;
+}
+
+uint32_t bw_cedar__fn_types(bw_cedar__fn fn, const bw_cedar__kind **args,
+                            bw_cedar__kind *result)
+{
+    *args = table[fn].arg;
+    *result = table[fn].result;
+    return table[fn].nargs;
 }
 
 static const char *construct(bw_ctx *ctx, bw_cedar__fn fn, bw_str text,

@@ -4,20 +4,26 @@
 
 #include <stdio.h>
 
-bw_status bw_cedar__lex_fail(const bw_cedar__lex *lx, size_t at, const char *fmt, ...)
+void bw_cedar__line_column(bw_str text, size_t at, size_t *line, size_t *column)
 {
-    size_t line = 1, column = 1;
-    for (size_t i = 0; i < at && i < lx->text.len; i++) {
-        unsigned char c = (unsigned char)lx->text.ptr[i];
+    *line = *column = 1;
+    for (size_t i = 0; i < at && i < text.len; i++) {
+        unsigned char c = (unsigned char)text.ptr[i];
         if (c == '\n') {
-            line++;
-            column = 1;
+            ++*line;
+            *column = 1;
         } else if ((c & 0xc0) != 0x80) {
-            column++;
+            ++*column;
         }
     }
+}
+
+bw_status bw_cedar__lex_fail(const bw_cedar__lex *lx, size_t at, const char *fmt, ...)
+{
+    size_t line, column;
     char what[160];
     va_list ap;
+    bw_cedar__line_column(lx->text, at, &line, &column);
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);

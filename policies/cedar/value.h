@@ -148,6 +148,9 @@ bool bw_cedar__fn_any(bw_str name,
                       bw_cedar__fn *out); /* either style, as __extn takes both */
 bw_str bw_cedar__fn_name(bw_cedar__fn fn);
 bool bw_cedar__fn_constructor(bw_cedar__fn fn);
+/* How many arguments it takes, the receiver included, their kinds, and its result's. */
+uint32_t bw_cedar__fn_types(bw_cedar__fn fn, const bw_cedar__kind **args,
+                            bw_cedar__kind *result);
 /* NULL when all went well, else the reason (static). *memory is set when the arena is
  * spent. args[0] is the receiver of a method. */
 const char *bw_cedar__fn_call(bw_ctx *ctx, bw_cedar__fn fn, const bw_cedar_value *args,

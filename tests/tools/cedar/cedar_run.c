@@ -5,10 +5,11 @@
  * Reads every .jsonl and .jsonl.gz (through gzip -dc) of the directory and of cases/ in
  * it; what a line is, its members say: a case (requests), a policy text, JSON policies
  * or a schema that parse or not (text, policies or schema; accept), an extension
- * constructor (fn, arg, ok). Failures are listed by id. Not judged, and counted as
- * skipped by name: validation verdicts (shouldValidate), residuals, the JSON form of a
- * text. A skipped thing never counts as passed. Last line: "N passed, N failed"; exit
- * status 0 when none failed and some passed. */
+ * constructor (fn, arg, ok). A case with a schema also says whether its policies
+ * validate (shouldValidate). Failures are listed by id. Not judged, and counted as
+ * skipped by name: residuals, the JSON form of a text. A skipped thing never counts as
+ * passed. Last line: "N passed, N failed"; exit status 0 when none failed and some
+ * passed. */
 #include "policies/cedar/ast.h"
 
 #include <dirent.h>
@@ -23,7 +24,7 @@
 typedef struct totals {
     size_t passed, failed;
     size_t cases, case_requests, parse, ext, direct; /* parts of passed */
-    size_t json_cases, skipped_verdicts, skipped_residuals, skipped_est;
+    size_t verdicts, json_cases, skipped_residuals, skipped_est;
     size_t template_cases;
 } totals;
 
@@ -220,6 +221,26 @@ static bool load_schema(runner *r, const bw_json *json, bw_cedar_schema **out)
     return bw_cedar_schema_parse(r->ctx, text, out) == BW_OK;
 }
 
+/* Strict validation passes exactly when the case says so. */
+static void run_verdict(runner *r, const parsed_case *c, bool want)
+{
+    bw_cedar_validation v;
+    bw_status st =
+        c->schema ? bw_cedar_policies_validate(r->ctx, c->policies, c->schema, NULL, &v)
+                  : BW_EINVALID;
+    if (st != BW_OK)
+        fail_line(r, c->id, "validation", bw_ctx_message(r->ctx));
+    else if (v.valid != want)
+        fail_line(r, c->id, want ? "does not validate" : "validates",
+                  v.nfindings ? bw_cedar_finding_text(r->ctx, c->policies,
+                                                      &v.findings[0])
+                              : "");
+    else {
+        r->t.passed++;
+        r->t.verdicts++;
+    }
+}
+
 static void run_case(runner *r, const bw_json *json)
 {
     parsed_case c = {.id = text_of(json, "id")};
@@ -228,7 +249,6 @@ static void run_case(runner *r, const bw_json *json)
     bool residual = bw_str_is(text_of(json, "source"), "residual");
     char entities_why[300] = "";
     bool in_json = bw_str_is(text_of(json, "policyFormat"), "json");
-    r->t.skipped_verdicts += bw_json_is_bool(verdict);
     r->t.skipped_residuals += residual;
     const char *what = "policies";
     bw_str policies = text_of(json, "policies");
@@ -250,6 +270,8 @@ static void run_case(runner *r, const bw_json *json)
             break;
         }
     r->t.json_cases += in_json;
+    if (bw_json_is_bool(verdict))
+        run_verdict(r, &c, verdict->kind == BW_JSON_TRUE);
     if (bw_cedar_entities_parse(r->ctx, bw_json_get(json, "entities"), c.schema,
                                 &c.entities) != BW_OK) {
         snprintf(entities_why, sizeof entities_why, "entities: %s (%s)",
@@ -412,9 +434,9 @@ int main(int argc, char **argv)
            t->cases, t->json_cases, t->template_cases, t->case_requests);
     printf("direct decisions of residual cases: %zu passed\n", t->direct);
     printf("texts: %zu passed; extension constructors: %zu passed\n", t->parse, t->ext);
-    printf("skipped: %zu validation verdicts, %zu residuals, %zu JSON forms of texts "
-           "(read, not compared)\n",
-           t->skipped_verdicts, t->skipped_residuals, t->skipped_est);
+    printf("validation verdicts: %zu passed\n", t->verdicts);
+    printf("skipped: %zu residuals, %zu JSON forms of texts (read, not compared)\n",
+           t->skipped_residuals, t->skipped_est);
     printf("%zu passed, %zu failed\n", t->passed, t->failed);
     bw_ctx_free(r.ctx);
     free(r.schema_name);
