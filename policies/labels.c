@@ -48,6 +48,21 @@ static bw_status bad(bw_ctx *ctx, const char *member, const char *what)
     return at ? bw_fail_at(ctx, BW_EINVALID, at, "%s: %s", member, what) : BW_ENOMEM;
 }
 
+static bw_status bad_word(bw_ctx *ctx, const bw_catalogue *c, const char *member,
+                          bw_str word)
+{
+    bw_str near =
+        strcmp(member, "residency") == 0 ? bw_catalogue_near(c, word) : (bw_str){"", 0};
+    const char *at = bw_arena_printf(ctx, "/%s", member);
+    if (!at)
+        return BW_ENOMEM;
+    return bw_fail_at(ctx, BW_EINVALID, at,
+                      near.len ? "%s: \"%.*s\" is not in the vocabulary; did you mean "
+                                 "\"%.*s\"?"
+                               : "%s: \"%.*s\" is not in the vocabulary",
+                      member, (int)word.len, word.ptr, (int)near.len, near.ptr);
+}
+
 /* One element; no catalogue: a stored form, whose words were checked when it was made.
  */
 static bw_status check_word(bw_ctx *ctx, const bw_catalogue *c, const char *member,
@@ -64,13 +79,7 @@ static bw_status check_word(bw_ctx *ctx, const bw_catalogue *c, const char *memb
     bool known = strcmp(member, "residency") == 0
                      ? bw_catalogue_has_zone(c, word)
                      : bw_catalogue_has_word(c, member, word);
-    if (known)
-        return BW_OK;
-    const char *at = bw_arena_printf(ctx, "/%s", member);
-    return at ? bw_fail_at(ctx, BW_EINVALID, at,
-                           "%s: \"%.*s\" is not in the vocabulary", member,
-                           (int)word.len, word.ptr)
-              : BW_ENOMEM;
+    return known ? BW_OK : bad_word(ctx, c, member, word);
 }
 
 static void sort_unique(bw_str *items, size_t *n)

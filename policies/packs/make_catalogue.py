@@ -1,32 +1,64 @@
 #!/usr/bin/env python3
-"""Writes catalogue.json, the pack's table of places, adequacy and words, from a file of
-country facts (schema bailiwick.catalogue.jurisdictions/1).
+"""Writes catalogue.json, the pack's table of places, law and words, from a file of country
+facts (schema bailiwick.catalogue.jurisdictions/1).
 
     python3 make_catalogue.py jurisdictions.json > catalogue.json
 
-What the facts do not say is left out, and what is left out denies: a country whose own
-rules nobody has researched is in no group and not in "world"; it can only be named. The
-words below are ours; each has the text of law or standard that it stands for."""
+Every row is one fact with its source and the date on which it was gathered. What nobody
+has researched is written down as unknown (null, "unknown": true), never left to a
+default. Zones and words are ours; each has the text of law or standard that it stands for."""
 import json
 import sys
 
-GROUPS = [  # id, parents, name
-    ("world", [], "every country whose localisation rules have been researched"),
-    ("gdpr-area", [], "where the GDPR applies: EEA and the EU's outermost regions"),
-    ("EEA", ["gdpr-area"], "European Economic Area"),
-    ("EU", ["EEA"], "member states of the European Union"),
-    ("gdpr-adequate", [], "full adequacy decision under GDPR art. 45"),
-    ("gdpr-adequate-conditional", [], "adequacy for recipients that hold the named certification only"),
-    ("uk-adequate", [], "full adequacy under the UK GDPR"),
-    ("uk-adequate-conditional", [], "UK adequacy for recipients that hold the named certification only"),
-    ("fadp-adequate", [], "on the Federal Council's list (DPO annex 1)"),
-    ("fadp-adequate-conditional", [], "on that list for certified recipients only"),
-    ("dpdp-restricted", [], "notified under DPDP Act s. 16; none when this was written"),
-    ("lgpd-adequate", [], "recognised by the ANPD under LGPD art. 33 I and 34: the EU, January 2026"),
-    ("pdpl-sa-adequate", [], "adequate under art. 29 of the Saudi PDPL; no list when this was written"),
-    ("pdpl-ae-adequate", [], "adequate under art. 22 of UAE Decree-Law 45/2021; no list when this was written"),
-    ("dual-use-eu001", [], "destinations of authorisation EU001, Regulation (EU) 2021/821 annex II section A"),
-    ("ear-permitted", [], "beyond the US, where a licence or exception under the EAR covers this tenant; the operator's to fill"),
+# id, kind, parents, name, source, more. A group says where a country lies; "allow" opens
+# what a rule would close; "deny" closes. An unknown allow-list is empty, an unknown
+# deny-list holds every country.
+ZONES = [
+    ("world", "group", [], "every country whose localisation rules have been researched",
+     "localisation facts of this catalogue", {"members": "researched"}),
+    ("gdpr-area", "group", [], "where the GDPR applies: EEA and the EU's outermost regions",
+     "GDPR art. 3; TFEU arts. 349 and 355(1)", {}),
+    ("EEA", "group", ["gdpr-area", "lgpd-adequate"], "European Economic Area",
+     "Agreement on the European Economic Area; in lgpd-adequate by Resolution CD/ANPD 32 of 26 January 2026", {}),
+    ("EU", "group", ["EEA"], "member states of the European Union", "TEU art. 52", {}),
+    ("gdpr-adequate", "allow", [], "full adequacy decision under GDPR art. 45",
+     "GDPR art. 45; members: table adequacy", {"regime": "gdpr"}),
+    ("gdpr-adequate-conditional", "allow", [], "adequacy for recipients that hold the named certification only",
+     "GDPR art. 45; members: table adequacy", {"regime": "gdpr"}),
+    ("uk-adequate", "allow", [], "full adequacy under the UK GDPR",
+     "UK GDPR art. 45A; members: table adequacy", {"regime": "uk-gdpr"}),
+    ("uk-adequate-conditional", "allow", [], "UK adequacy for recipients that hold the named certification only",
+     "UK GDPR art. 45A; members: table adequacy", {"regime": "uk-gdpr"}),
+    ("fadp-adequate", "allow", [], "on the Federal Council's list",
+     "FADP art. 16(1), DPO annex 1; members: table adequacy", {"regime": "fadp"}),
+    ("fadp-adequate-conditional", "allow", [], "on the Federal Council's list for certified recipients only",
+     "FADP art. 16(1), DPO annex 1; members: table adequacy", {"regime": "fadp"}),
+    ("lgpd-adequate", "allow", [], "recognised as adequate by the ANPD: the EEA by an edge, others by adequacy",
+     "LGPD art. 33(I); Resolution CD/ANPD 32 of 26 January 2026 (EU member states, Iceland, Liechtenstein, Norway)",
+     {"regime": "lgpd", "confidence": "medium"}),
+    ("pdpl-sa-adequate", "allow", [], "on the Saudi authority's list of adequate countries",
+     "Saudi PDPL art. 29; Transfer Regulation 2024 art. 3(1)",
+     {"regime": "pdpl-sa", "unknown": True, "note": "no published list was found; look at the authority's site"}),
+    ("pdpl-ae-adequate", "allow", [], "approved by the UAE Data Office as adequate",
+     "UAE Federal Decree-Law 45/2021 art. 22",
+     {"regime": "pdpl-ae", "unknown": True, "note": "no published list was found; look at the Data Office's site"}),
+    ("dpdp-restricted", "deny", [], "countries to which the Indian government restricts transfers",
+     "DPDP Act 2023 s. 16(1); no notification known",
+     {"regime": "dpdp", "confidence": "medium", "note": "known to be empty, which is not the same as unknown"}),
+    ("dual-use-eu001", "allow", [], "destinations of Union general export authorisation EU001",
+     "Regulation (EU) 2021/821 annex II section A",
+     {"countries": ["AU", "CA", "CH", "GB", "IS", "JP", "LI", "NO", "NZ", "US"], "confidence": "medium"}),
+    ("ear-permitted", "allow", [], "beyond the US, where a licence or exception under the EAR covers this tenant",
+     "15 CFR parts 740 and 748",
+     {"unknown": True, "note": "licences are the operator's own; list the destinations that they cover"}),
+    ("ear-embargoed", "deny", [], "country group E of the US Export Administration Regulations",
+     "15 CFR part 740 supplement 1, country groups E:1 and E:2",
+     {"countries": ["CU", "IR", "KP", "SY"], "confidence": "medium", "note": "Syria: check for a later delisting"}),
+    ("itar-proscribed", "deny", [], "countries proscribed by the US arms regulations",
+     "22 CFR 126.1", {"unknown": True, "note": "the list changes often; take it from the regulation in force"}),
+    ("us-countries-of-concern", "deny", [], "countries of concern of the US bulk data rule",
+     "28 CFR 202.601 with 202.208 (China includes Hong Kong and Macau)",
+     {"countries": ["CN", "CU", "HK", "IR", "KP", "MO", "RU", "VE"], "confidence": "high"}),
 ]
 # The certification of the recipient that each partial decision asks for, as a word.
 PARTIAL = {
@@ -35,11 +67,13 @@ PARTIAL = {
     ("gdpr", "CA"): "pipeda", ("uk-gdpr", "CA"): "pipeda", ("fadp", "CA"): "pipeda",
     ("gdpr", "KR"): "pipa",
 }
-# Countries of the zones that no column of the facts gives. EU001: Iceland was not checked and is left out.
-MEMBERS = {"dual-use-eu001": lambda facts: ["AU", "CA", "CH", "GB", "JP", "LI", "NO", "NZ", "US"],
-           "lgpd-adequate": lambda facts: facts["groups"]["EU"]}
-REGIMES = [("gdpr", "eu_adequacy", "gdpr-adequate"), ("uk-gdpr", "uk_adequacy", "uk-adequate"),
-           ("fadp", "swiss_adequacy", "fadp-adequate")]
+ADEQUACY = [("gdpr", "eu_adequacy"), ("uk-gdpr", "uk_adequacy"), ("fadp", "swiss_adequacy")]
+# The zones into which a regime's adequacy decisions put a country.
+REGIME_ZONES = {
+    "gdpr": ("gdpr-adequate", "gdpr-adequate-conditional"), "uk-gdpr": ("uk-adequate", "uk-adequate-conditional"),
+    "fadp": ("fadp-adequate", "fadp-adequate-conditional"), "lgpd": ("lgpd-adequate", None),
+    "pdpl-sa": ("pdpl-sa-adequate", None), "pdpl-ae": ("pdpl-ae-adequate", None),
+}
 WORDS = {
     "regimes": [
         ("gdpr", "Regulation (EU) 2016/679"), ("uk-gdpr", "UK GDPR and Data Protection Act 2018"),
@@ -112,69 +146,95 @@ WORDS = {
         ("secnumcloud-3.2", "ANSSI SecNumCloud 3.2"), ("hds", "French health data host certification")],
     "hw": [("tee", "memory encryption with attestation"), ("gpu", "accelerator")],
 }
+COLLECTED = "gathered planning data, no text of law named"
+OPEN = "not researched"
 
 
-def adequacy(facts):
+def zones(facts):
+    members = {"EU": [], "EEA": [], "gdpr-area": []}
     for c in facts["countries"]:
-        for regime, field, zone in REGIMES:
-            a = c[field]
-            entry = {"regime": regime, "country": c["code"], "zone": zone, "status": a["status"]}
-            if a["status"] == "partial":
-                word = PARTIAL.get((regime, c["code"]))
-                if not word:  # a condition that we cannot put into a word is not met
-                    continue
-                entry |= {"zone": zone + "-conditional", "certs": [word]}
-            elif a["status"] != "full":
-                continue
-            for k in ("decision", "year", "scope", "expires", "note", "confidence"):
-                if a.get(k) is not None:
-                    entry[k] = a[k]
-            yield entry
-
-
-def zones_of(c):
-    zones = []
-    if c["eu"]:
-        zones.append("EU")
-    elif c["eea"]:
-        zones.append("EEA")
-    elif c["gdpr_applies"]:
-        zones.append("gdpr-area")
-    if (c["localisation"] or {}).get("level"):
-        zones.append("world")
-    return zones
+        group = "EU" if c["eu"] else "EEA" if c["eea"] else "gdpr-area" if c["gdpr_applies"] else None
+        if group:
+            members[group].append(c["code"])
+    for zone, kind, up, name, source, more in ZONES:
+        yield {"id": zone, "kind": kind, "in": up, "name": name,
+               **({"countries": members[zone]} if zone in members else {}), **more, "source": source}
 
 
 def country(c):
-    out = {"code": c["code"], "name": c["name"], "in": zones_of(c)}
-    loc = c["localisation"]
-    if loc:
-        out["localisation"] = {"level": loc.get("level"), "laws": loc.get("laws", []),
-                               "confidence": loc.get("confidence")}
-    if c["foreign_access"]:
-        out["foreign_access"] = [{"law": f["law"], "extraterritorial": f["extraterritorial"]}
-                                 for f in c["foreign_access"]]
-    return out
+    note = c.get("territory_note")
+    return {"code": c["code"], "alpha3": c["alpha3"], "name": c["name"],
+            **({"part_of": c["part_of"]} if c.get("part_of") else {}),
+            **({"note": note} if note else {}), "source": "ISO 3166-1"}
+
+
+def localisation(c):
+    x = c["localisation"]
+    if not x or not x.get("level"):
+        return {"country": c["code"], "level": None, "source": OPEN}
+    laws = x.get("laws", [])
+    return {"country": c["code"], "level": x["level"], "summary": x["summary"], "laws": laws,
+            "confidence": x["confidence"], "source": "; ".join(laws) or COLLECTED}
+
+
+def foreign_access(c):
+    for x in c["foreign_access"]:
+        yield {"country": c["code"], "law": x["law"], "extraterritorial": x["extraterritorial"],
+               "summary": x["summary"], "confidence": x["confidence"], "source": x["law"]}
+    if not c["foreign_access"]:
+        yield {"country": c["code"], "law": None, "extraterritorial": None, "source": OPEN}
+
+
+def adequacy(facts):
+    """Full and partial decisions; a country without a row has none: the lists are public and closed."""
+    for c in facts["countries"]:
+        for regime, field in ADEQUACY:
+            a = c[field]
+            if a["status"] not in ("full", "partial"):
+                continue
+            row = {"regime": regime, "country": c["code"], "status": a["status"]}
+            if a["status"] == "partial":  # null: a condition that we cannot put into a word
+                word = PARTIAL.get((regime, c["code"]))
+                row["certs"] = [word] if word else None
+            row |= {k: a[k] for k in ("decision", "year", "scope", "expires", "note", "confidence") if a.get(k) is not None}
+            yield row | {"source": a["decision"]}
+
+
+def organisation(o):
+    a = o.get("eu_adequacy")
+    row = {"id": o["id"], "name": o["name"], "kind": o["kind"]}
+    if a:
+        row |= {"regime": "gdpr", "status": a["status"], "year": a["year"], "decision": a["decision"],
+                "scope": a["scope"], "confidence": a["confidence"]}
+    if o.get("note"):
+        row["note"] = o["note"]
+    return row | {"source": o.get("regime") or a["decision"]}
+
+
+def word(kind, w, source):
+    row = {"word": w}
+    if kind == "regimes" and w in REGIME_ZONES:
+        zone, conditional = REGIME_ZONES[w]
+        row |= {"zone": zone, **({"conditional": conditional} if conditional else {})}
+    return row | {"source": source}
 
 
 def main():
     facts = json.load(open(sys.argv[1], encoding="utf-8"))
-    date, source = facts["as_of"], "%s, as of %s" % (facts["schema"], facts["as_of"])
+    date, countries = facts["as_of"], facts["countries"]
     line = lambda x: json.dumps(x, ensure_ascii=False)
-    rows = lambda xs: "[\n  " + ",\n  ".join(line(x) for x in xs) + "\n ]"
-    stamp = lambda x: {**x, "date": date, "source": source}
-    words = {k: [{"word": w, "date": date, "source": s} for w, s in v] for k, v in WORDS.items()}
+    rows = lambda xs, indent="  ": "[\n" + indent + (",\n" + indent).join(line({**x, "date": date}) for x in xs) + "]"
+    words = ",\n  ".join(line(k) + ": " + rows((word(k, w, s) for w, s in v), "   ") for k, v in WORDS.items())
     parts = [
-        ("schema", line("bailiwick.catalogue/1")), ("date", line(date)), ("source", line(source)),
-        ("notice", line(facts["legal_notice"])),
-        ("zones", rows(stamp({"id": i, "in": up, "name": n} |
-                             ({"countries": MEMBERS[i](facts)} if i in MEMBERS else {}))
-                       for i, up, n in GROUPS)),
-        ("countries", rows(stamp(country(c)) for c in facts["countries"])),
-        ("adequacy", rows(stamp(a) for a in adequacy(facts))),
+        ("schema", line("bailiwick.catalogue/2")), ("date", line(date)), ("notice", line(facts["legal_notice"])),
+        ("zones", rows(zones(facts))),
+        ("countries", rows(map(country, countries))),
+        ("localisation", rows(map(localisation, countries))),
+        ("foreign_access", rows(x for c in countries for x in foreign_access(c))),
+        ("adequacy", rows(adequacy(facts))),
+        ("organisations", rows(map(organisation, facts["non_country_entities"]))),
         ("legal_entities", "[]"),
-        ("vocabulary", "{\n  " + ",\n  ".join(line(k) + ": [\n   " + ",\n   ".join(line(w) for w in v) + "]"
-                                              for k, v in words.items()) + "\n }"),
+        ("vocabulary", "{\n  " + words + "\n }"),
     ]
     print("{\n " + ",\n ".join(line(k) + ": " + v for k, v in parts) + "\n}")
 

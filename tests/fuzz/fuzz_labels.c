@@ -15,11 +15,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                                \
     } while (0)
 
+#define SOURCED ",\"source\":\"test\",\"date\":\"2026-01-01\""
 static const char catalogue_text[] =
-    "{\"date\":\"2026-01-01\",\"zones\":[{\"id\":\"EU\"},{\"id\":\"w\"}],"
-    "\"countries\":[{\"code\":\"FR\",\"in\":[\"EU\"]},{\"code\":\"DE\",\"in\":[\"EU\"]}],"
-    "\"vocabulary\":{\"regimes\":[{\"word\":\"gdpr\"},{\"word\":\"fadp\"}],\"categories\":[{\"word\":\"hr\"},{\"word\":\"pi\"}],"
-    "\"labels\":[{\"word\":\"x\"}],\"purposes\":[{\"word\":\"a\"},{\"word\":\"b\"},{\"word\":\"c\"}]}}";
+    "{\"date\":\"2026-01-01\",\"zones\":[{\"id\":\"EU\",\"kind\":\"group\"" SOURCED "},{\"id\":\"w\",\"kind\":\"group\"" SOURCED "}],"
+    "\"countries\":[{\"code\":\"FR\",\"in\":[\"EU\"]" SOURCED "},{\"code\":\"DE\",\"in\":[\"EU\"]" SOURCED "}],"
+    "\"vocabulary\":{\"regimes\":[{\"word\":\"gdpr\"" SOURCED "},{\"word\":\"fadp\"" SOURCED "}],\"categories\":[{\"word\":\"hr\"" SOURCED "},{\"word\":\"pi\"" SOURCED "}],"
+    "\"labels\":[{\"word\":\"x\"" SOURCED "}],\"purposes\":[{\"word\":\"a\"" SOURCED "},{\"word\":\"b\"" SOURCED "},{\"word\":\"c\"" SOURCED "}]}}";
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -226,7 +226,7 @@ def test_no_document_makes_the_cell_call_out(dev):
 
 ENTITIES_OVERLAY = {"legal_entities": [
     {"id": "eucloud", "seat": "FR", "control_zones": ["EU"], "foreign_share_max": "12.5",
-     "foreign_share_sum": "20.0", "baa_with": [], "certs": []}]}
+     "foreign_share_sum": "20.0", "baa_with": [], "certs": [], "source": "test", "date": "2026-11-30"}]}
 
 
 @pytest.fixture(scope="module")

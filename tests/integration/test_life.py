@@ -446,7 +446,7 @@ def test_facts__the_operators_own_reach_serve_and_commands(tmp_path):
     data = tmp_path / "d"
     data.mkdir()
     (data / "catalogue.json").write_text(json.dumps({
-        "schema": "bailiwick.catalogue/1",
+        "schema": "bailiwick.catalogue/2",
         "vocabulary": {"purposes": [{"word": "own-purpose", "date": "2026-11-30", "source": "test"}]}}))
     assert run("init", "--data", data, "--admin-key-file", tmp_path / "k", *PLACE).returncode == 0
     add = ["key", "add", "--data", data, "--principal", "ana", "--tenant", "acme", "--seat", "FR"]

@@ -79,7 +79,8 @@ def test_cases__know_the_checked_requests(tmp_path):
             "decision": decision.lower(), "policies": policies}})
         cases[-1].update({"cell": True} if kind == "Node" else {"collection": {"tenant": tenant, "name": name}})
     words = {c["purpose"] for c in cases if c.get("purpose")}
-    overlay = dict(old["overlay"], vocabulary={"purposes": [{"word": w} for w in sorted(words)]})
+    sourced = {"source": "test", "date": "2026-11-30"}
+    overlay = dict(old["overlay"], vocabulary={"purposes": [{"word": w, **sourced} for w in sorted(words)]})
     (tmp_path / "t.json").write_text(json.dumps({
         "catalogue": overlay, "cell": "par1", "places": {k: place(v) for k, v in old["nodes"].items()},
         "principals": {k: {"tenant": v[0], "clearance": v[1], "seat": v[2], "roles": v[3]}
@@ -163,7 +164,7 @@ def test_file__that_asserts_nothing_or_is_wrong_is_refused(ask):
             (dict(cases=[]), "/cases: wants a list"), (dict(cases={}), "/cases: wants a list"), (dict(case=[]), "/case: unknown"),
             (dict(cases=DATA["cases"] * 2), "/cases/1/name: two cases"), (dict(places=[]), "/places: wants an object"),
             (dict(places={"par1": {"id": "x", "country": "FR", "operator": "o"}}), "/places/par1/id: the name is the id"),
-            (dict(cell="nope"), "/cell: no place"), (dict(catalogue={"zones": [{}]}), "/catalogue/zones/0: catalogue: "),
+            (dict(cell="nope"), "/cell: no place"), (dict(catalogue={"zones": [{}]}), "/catalogue/zones/0: catalogue overlay: "),
             (dict(entities={}), "entities"), (dict(cases=["x"]), "/cases/0: wants an object"),
             (dict(classes={"hr": {"regimes": ["nope"], "residency": ["EEA"], "sensitivity": 1}}), "/classes/hr/regimes: ")):
         r = ask(dict(DATA, **change))

@@ -7,12 +7,16 @@
 #include "failing_alloc.h"
 #include "pack.h"
 
+#define SOURCED ",\"source\":\"test\",\"date\":\"2026-01-01\""
 static const char small_catalogue[] =
-    "{\"date\":\"2026-01-01\",\"zones\":[{\"id\":\"EU\",\"countries\":[\"DE\"]}],\"countries\":[{\"code\":\"FR\",\"in\":[\"EU\"]},{\"code\":\"DE\"}],"
-    "\"adequacy\":[{\"regime\":\"gdpr\",\"country\":\"FR\",\"zone\":\"EU\",\"certs\":[\"c\"]},{\"regime\":\"uk-gdpr\",\"country\":\"FR\",\"zone\":\"EU\"},"
-    "{\"regime\":\"fadp\",\"country\":\"FR\",\"zone\":\"EU\"}],\"legal_entities\":[{\"id\":\"op\",\"seat\":\"FR\",\"control_zones\":[\"EU\"],"
-    "\"foreign_share_max\":\"1.0\",\"foreign_share_sum\":\"1.0\",\"baa_with\":[\"t\"],\"certs\":[]}],"
-    "\"vocabulary\":{\"regimes\":[{\"word\":\"gdpr\"},{\"word\":\"uk-gdpr\"},{\"word\":\"fadp\"}],\"purposes\":[{\"word\":\"a\"}],\"certs\":[{\"word\":\"c\"}]}}";
+    "{\"date\":\"2026-01-01\",\"zones\":[{\"id\":\"EU\",\"kind\":\"group\",\"countries\":[\"DE\"]" SOURCED "},{\"id\":\"ok\",\"kind\":\"allow\"" SOURCED "},"
+    "{\"id\":\"half\",\"kind\":\"allow\"" SOURCED "}],\"countries\":[{\"code\":\"FR\",\"in\":[\"EU\"]" SOURCED "},{\"code\":\"DE\"" SOURCED "}],"
+    "\"localisation\":[{\"country\":\"DE\",\"level\":\"strict\"" SOURCED "}],\"foreign_access\":[{\"country\":\"DE\",\"law\":null,\"extraterritorial\":null" SOURCED "}],"
+    "\"adequacy\":[{\"regime\":\"gdpr\",\"country\":\"FR\",\"status\":\"partial\",\"certs\":[\"c\"]" SOURCED "},{\"regime\":\"uk-gdpr\",\"country\":\"FR\",\"status\":\"full\"" SOURCED "}],"
+    "\"legal_entities\":[{\"id\":\"op\",\"seat\":\"FR\",\"control_zones\":[\"EU\"],"
+    "\"foreign_share_max\":\"1.0\",\"foreign_share_sum\":\"1.0\",\"baa_with\":[\"t\"],\"certs\":[]" SOURCED "}],"
+    "\"vocabulary\":{\"regimes\":[{\"word\":\"gdpr\",\"zone\":\"ok\",\"conditional\":\"half\"" SOURCED "},{\"word\":\"uk-gdpr\",\"zone\":\"ok\",\"conditional\":\"half\"" SOURCED "},"
+    "{\"word\":\"fadp\",\"zone\":\"ok\",\"conditional\":\"half\"" SOURCED "}],\"purposes\":[{\"word\":\"a\"" SOURCED "}],\"certs\":[{\"word\":\"c\"" SOURCED "}]}}";
 static const char small_policies[] =
     "@id(\"own\") permit (principal, action, resource is Bw::DataClass) when { resource.tenant == principal.tenant };"
     "@id(\"where\") forbid (principal, action in Bw::Action::\"move\", resource is Bw::DataClass) unless { context.dest.country in resource.residency };";
@@ -52,7 +56,7 @@ static void catalogue_step(void *arg)
     bw_ctx *ctx = bw_ctx_new(0);
     if (ctx) {
         bw_catalogue *c = NULL;
-        bw_status st = bw_catalogue_parse(ctx, BW_STR(small_catalogue), BW_STR("{\"countries\":[{\"code\":\"XX\"}]}"), &c);
+        bw_status st = bw_catalogue_parse(ctx, BW_STR(small_catalogue), BW_STR("{\"countries\":[{\"code\":\"XX\"" SOURCED "}]}"), &c);
         assert_true(st == (failing_hit ? BW_ENOMEM : BW_OK));
         bw_catalogue_free(c);
     }
