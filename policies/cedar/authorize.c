@@ -3,12 +3,6 @@
 #include "index.h"
 #include "schema.h"
 
-typedef struct verdicts {
-    uint32_t *permits, *forbids, *errors;
-    size_t npermits, nforbids, nerrors;
-    bool forbid_errored;
-} verdicts;
-
 /* ---- the request ---- */
 static bool holds(const uint32_t *types, uint32_t n, uint32_t type)
 {
@@ -18,14 +12,20 @@ static bool holds(const uint32_t *types, uint32_t n, uint32_t type)
     return false;
 }
 
-static bw_status check_uid(bw_ctx *ctx, const bw_cedar_schema *schema,
-                           const bw_cedar__uid *uid, const uint32_t *types, uint32_t n,
-                           const char *what)
+static bw_status check_type(bw_ctx *ctx, const bw_cedar_schema *schema,
+                            const bw_cedar__uid *uid, const uint32_t *types, uint32_t n,
+                            const char *what)
 {
     uint32_t type = bw_cedar__schema_type(schema, uid->type);
     if (type == BW_CEDAR__NO_TYPE || !holds(types, n, type))
         return bw_fail(ctx, BW_EINVALID,
                        "the action does not apply to a %s of this type", what);
+    return BW_OK;
+}
+
+bw_status bw_cedar__check_id(bw_ctx *ctx, const bw_cedar_schema *schema,
+                             const bw_cedar__uid *uid, const char *what)
+{
     if (!bw_cedar__schema_id_ok(schema, uid))
         return bw_fail(ctx, BW_EINVALID, "the %s's enumerated type has no such id",
                        what);
@@ -46,25 +46,29 @@ static bw_status find_action(bw_ctx *ctx, const bw_cedar_schema *schema,
     return BW_OK;
 }
 
-/* The action's declaration, after the request was checked against it. */
-static bw_status check_request(bw_ctx *ctx, const bw_cedar_schema *schema,
-                               const bw_cedar__uid uids[3],
-                               const bw_cedar__action_type **out)
+bw_status bw_cedar__check_request(bw_ctx *ctx, const bw_cedar_schema *schema,
+                                  const bw_cedar__uid uids[3], bool partial,
+                                  const bw_cedar__action_type **out)
 {
     const bw_cedar__action_type *a = NULL;
     bw_status st = find_action(ctx, schema, &uids[1], &a);
-    if (st != BW_OK)
-        return st;
-    st = check_uid(ctx, schema, &uids[0], a->principals, a->nprincipals, "principal");
     if (st == BW_OK)
-        st = check_uid(ctx, schema, &uids[2], a->resources, a->nresources, "resource");
+        st = check_type(ctx, schema, &uids[0], a->principals, a->nprincipals,
+                        "principal");
+    if (st == BW_OK)
+        st = bw_cedar__check_id(ctx, schema, &uids[0], "principal");
+    if (st == BW_OK)
+        st = check_type(ctx, schema, &uids[2], a->resources, a->nresources, "resource");
+    if (st == BW_OK && !partial)
+        st = bw_cedar__check_id(ctx, schema, &uids[2], "resource");
     *out = a;
     return st;
 }
 
-static bw_status read_context(bw_ctx *ctx, const bw_cedar_schema *schema,
-                              const bw_cedar__action_type *action,
-                              const bw_cedar_request *q, bw_cedar_value *out)
+bw_status bw_cedar__read_context(bw_ctx *ctx, bw_ctx *pool,
+                                 const bw_cedar_schema *schema,
+                                 const bw_cedar__action_type *action,
+                                 const bw_cedar_request *q, bw_cedar_value *out)
 {
     const bw_cedar__type *type = action ? action->context : NULL;
     if (q->context_value) {
@@ -76,7 +80,7 @@ static bw_status read_context(bw_ctx *ctx, const bw_cedar_schema *schema,
         return BW_OK;
     }
     static const bw_json none = {.kind = BW_JSON_OBJECT};
-    bw_cedar__reader r = {ctx, ctx, schema};
+    bw_cedar__reader r = {ctx, pool, schema};
     const bw_json *json = q->context ? q->context : &none;
     if (json->kind != BW_JSON_OBJECT)
         return bw_fail(ctx, BW_EINVALID, "the context must be an object");
@@ -101,49 +105,77 @@ bw_status bw_cedar_context_read(bw_ctx *ctx, const bw_cedar_schema *schema,
         if (st != BW_OK)
             return st;
     }
-    bw_status st = read_context(ctx, schema, type, &q, v);
+    bw_status st = bw_cedar__read_context(ctx, ctx, schema, type, &q, v);
     if (st == BW_OK)
         *out = v;
     return st;
 }
 
 /* ---- the answer ---- */
-static bw_status judge(bw_cedar__run *run, const bw_cedar_policies *set, uint32_t i,
-                       verdicts *v)
+bw_status bw_cedar__verdicts_start(bw_cedar__run *run, size_t n, uint32_t stack_max,
+                                   bw_cedar__verdicts *v)
 {
-    const bw_cedar__policy *p = &set->policies[i];
-    bw_cedar__outcome outcome = BW_CEDAR__YES;
-    if (p->code) {
-        bw_arena_mark mark = bw_arena_mark_get(run->ctx);
-        outcome = bw_cedar__eval(run, p->code);
-        bw_arena_release(run->ctx, mark);
-    }
-    switch (outcome) {
-    case BW_CEDAR__NO:
-        return BW_OK;
-    case BW_CEDAR__YES:
-        if (p->forbid)
-            v->forbids[v->nforbids++] = i;
-        else
-            v->permits[v->npermits++] = i;
-        return BW_OK;
-    case BW_CEDAR__ERRED:
-        v->errors[v->nerrors++] = i;
-        v->forbid_errored |= p->forbid;
-        return BW_OK;
-    case BW_CEDAR__STOPPED:
-        break;
-    }
+    *v = (bw_cedar__verdicts){0};
+    v->permits = bw_arena_alloc(run->ctx, 3 * n * sizeof *v->permits);
+    run->stack = bw_arena_alloc(run->ctx, (stack_max + 1) * sizeof *run->stack);
+    if (!v->permits || !run->stack)
+        return bw_fail_nomem(run->ctx);
+    v->forbids = v->permits + n;
+    v->errors = v->forbids + n;
+    run->stack[0] = (bw_cedar_value){0};
+    return BW_OK;
+}
+
+bw_status bw_cedar__stopped(bw_cedar__run *run)
+{
     if (run->steps > BW_CEDAR_STEPS_MAX && !run->nomem)
         return bw_fail(run->ctx, BW_EINVALID, "evaluation takes more than %d steps",
                        BW_CEDAR_STEPS_MAX);
     return bw_fail_nomem(run->ctx);
 }
 
+void bw_cedar__note(bw_cedar__verdicts *v, bw_cedar__outcome outcome, bool forbid,
+                    uint32_t i)
+{
+    if (outcome == BW_CEDAR__YES && forbid)
+        v->forbids[v->nforbids++] = i;
+    else if (outcome == BW_CEDAR__YES)
+        v->permits[v->npermits++] = i;
+    else if (outcome == BW_CEDAR__ERRED)
+        v->errors[v->nerrors++] = i;
+    v->forbid_errored |= forbid && outcome == BW_CEDAR__ERRED;
+}
+
+bw_status bw_cedar__judge(bw_cedar__run *run, const bw_cedar__code *code, bool forbid,
+                          uint32_t i, bw_cedar__verdicts *v)
+{
+    bw_cedar__outcome outcome = BW_CEDAR__YES;
+    if (code) {
+        bw_arena_mark mark = bw_arena_mark_get(run->ctx);
+        outcome = bw_cedar__eval(run, code);
+        bw_arena_release(run->ctx, mark);
+    }
+    if (outcome == BW_CEDAR__STOPPED)
+        return bw_cedar__stopped(run);
+    bw_cedar__note(v, outcome, forbid, i);
+    return BW_OK;
+}
+
+void bw_cedar__answer(const bw_cedar__verdicts *v, bw_cedar_answer *out)
+{
+    bool allow = v->nforbids == 0 && v->npermits > 0;
+    *out = (bw_cedar_answer){.allow = allow,
+                             .reasons = allow ? v->permits : v->forbids,
+                             .nreasons = allow ? v->npermits : v->nforbids,
+                             .errors = v->errors,
+                             .nerrors = v->nerrors,
+                             .forbid_errored = v->forbid_errored};
+}
+
 static bw_status judge_all(bw_cedar__run *run, const bw_cedar_policies *set,
                            bw_cedar_answer *out)
 {
-    verdicts v = {0};
+    bw_cedar__verdicts v;
     uint64_t *matching;
     bw_status st = bw_cedar__index_match(set, run, &matching);
     if (st != BW_OK)
@@ -151,27 +183,16 @@ static bw_status judge_all(bw_cedar__run *run, const bw_cedar_policies *set,
     size_t n = 0;
     for (uint32_t w = 0; w <= set->n / 64; w++)
         n += (size_t)__builtin_popcountll(matching[w]);
-    v.permits = bw_arena_alloc(run->ctx, 3 * n * sizeof *v.permits);
-    run->stack = bw_arena_alloc(run->ctx, (set->stack_max + 1) * sizeof *run->stack);
-    if (!v.permits || !run->stack)
-        return bw_fail_nomem(run->ctx);
-    v.forbids = v.permits + n;
-    v.errors = v.forbids + n;
-    run->stack[0] = (bw_cedar_value){0};
-    for (uint32_t w = 0; w <= set->n / 64; w++)
-        for (uint64_t bits = matching[w]; bits; bits &= bits - 1) {
-            st = judge(run, set, w * 64 + (uint32_t)__builtin_ctzll(bits), &v);
-            if (st != BW_OK)
-                return st;
+    st = bw_cedar__verdicts_start(run, n, set->stack_max, &v);
+    for (uint32_t w = 0; w <= set->n / 64 && st == BW_OK; w++)
+        for (uint64_t bits = matching[w]; bits && st == BW_OK; bits &= bits - 1) {
+            uint32_t i = w * 64 + (uint32_t)__builtin_ctzll(bits);
+            const bw_cedar__policy *p = &set->policies[i];
+            st = bw_cedar__judge(run, p->code, p->forbid, i, &v);
         }
-    bool allow = v.nforbids == 0 && v.npermits > 0;
-    *out = (bw_cedar_answer){.allow = allow,
-                             .reasons = allow ? v.permits : v.forbids,
-                             .nreasons = allow ? v.npermits : v.nforbids,
-                             .errors = v.errors,
-                             .nerrors = v.nerrors,
-                             .forbid_errored = v.forbid_errored};
-    return BW_OK;
+    if (st == BW_OK)
+        bw_cedar__answer(&v, out);
+    return st;
 }
 
 bw_status bw_cedar__run_begin(bw_ctx *ctx, const bw_cedar_entities *e,
@@ -185,18 +206,15 @@ bw_status bw_cedar__run_begin(bw_ctx *ctx, const bw_cedar_entities *e,
     run->stores[0] = request->extra;
     run->stores[1] = e;
     run->stores[2] = schema ? &schema->actions : NULL;
-    run->tangled = bw_cedar__tangled(request->extra, e);
-    if (run->tangled &&
-        !(run->seen = bw_arena_calloc(ctx, (size_t)request->extra->n + e->n, 1)))
-        return bw_fail_nomem(ctx);
+    bw_status st = bw_cedar__run_stores(run, bw_cedar__tangled(run));
     for (int i = 0; i < 3; i++)
         uids[i] = bw_cedar__uid_make(named[i]->type, named[i]->id);
     const bw_cedar__action_type *action = NULL;
-    bw_status st = BW_OK;
-    if (schema && !request->unchecked)
-        st = check_request(ctx, schema, uids, &action);
+    if (st == BW_OK && schema && !request->unchecked)
+        st = bw_cedar__check_request(ctx, schema, uids, false, &action);
     if (st == BW_OK)
-        st = read_context(ctx, schema, action, request, &run->vars[BW_CEDAR__CONTEXT]);
+        st = bw_cedar__read_context(ctx, ctx, schema, action, request,
+                                    &run->vars[BW_CEDAR__CONTEXT]);
     if (st != BW_OK)
         return st;
     for (int i = 0; i < 3; i++)

@@ -77,8 +77,16 @@ typedef struct bw_cedar__run { /* one authorization; one thread */
     bw_cedar_value vars[4];
     const bw_cedar__object
         *objects[3]; /* of the first three variables; NULL: in no store */
-    bool tangled;    /* the base's closures do not hold beside the small store */
-    bool *seen;      /* tangled: a byte for each object of both stores, all 0 */
+    /* when a residual is finished: the resource's own object, which hides what the
+     * stores say of its uid; its parents are objects of own_store. Else NULL. */
+    const bw_cedar__object *own;
+    const bw_cedar_entities *own_store;
+    /* partial evaluation: of entities of this type (the resource's, whose id is none) only
+     * the uid is known; else NULL. unknown_above: one may be among the ancestors of others */
+    const bw_str *unknown;
+    bool unknown_above;
+    bool tangled; /* closures do not hold beside an object that hides another */
+    bool *seen;   /* tangled: a byte for each object of all stores, all 0 */
     bw_cedar_value *stack;
     uint64_t steps;
     bool nomem;         /* stopped for want of memory, not of steps */
@@ -92,6 +100,32 @@ typedef enum bw_cedar__outcome {
     BW_CEDAR__STOPPED /* limit or memory */
 } bw_cedar__outcome;
 bw_cedar__outcome bw_cedar__eval(bw_cedar__run *run, const bw_cedar__code *code);
+/* One instruction that is no jump, on n operands in stack[1 … n]; the result is stack[1]
+ * (room for it even if n is 0). NO never. */
+bw_cedar__outcome bw_cedar__apply(bw_cedar__run *run, const bw_cedar__instr *in,
+                                  bw_cedar_value *stack, uint32_t n);
+/* The instruction of an operator without names or jumps (NOT to GET_TAG). */
+bw_cedar__ins bw_cedar__ins_of(bw_cedar__op op);
+/* Whether everything that uid is in is known (always, unless run->unknown). */
+bool bw_cedar__lineage_known(bw_cedar__run *run, const bw_cedar__uid *uid);
+
+/* What the policies of one authorization came to: indexes, each list ascending. */
+typedef struct bw_cedar__verdicts {
+    uint32_t *permits, *forbids, *errors;
+    size_t npermits, nforbids, nerrors;
+    bool forbid_errored;
+} bw_cedar__verdicts;
+/* Room for n policies, and a stack; ctx's arena. */
+BW_MUST_USE bw_status bw_cedar__verdicts_start(bw_cedar__run *run, size_t n,
+                                               uint32_t stack_max,
+                                               bw_cedar__verdicts *v);
+/* Runs code (NULL: always true) and notes policy i. */
+BW_MUST_USE bw_status bw_cedar__judge(bw_cedar__run *run, const bw_cedar__code *code,
+                                      bool forbid, uint32_t i, bw_cedar__verdicts *v);
+void bw_cedar__note(bw_cedar__verdicts *v, bw_cedar__outcome outcome, bool forbid,
+                    uint32_t i);
+void bw_cedar__answer(const bw_cedar__verdicts *v, bw_cedar_answer *out);
+bw_status bw_cedar__stopped(bw_cedar__run *run); /* the failure of a STOPPED run */
 
 /* Everything of a run but its stack: stores, variables, the request held against the
  * schema. uids must live as long as the run. BW_EINVALID when Cedar cannot take it. */
@@ -110,5 +144,8 @@ bool bw_cedar__is_in(bw_cedar__run *run, const bw_cedar__uid *a,
 bool bw_cedar__each_ancestor(bw_cedar__run *run, const bw_cedar__uid *uid, size_t most,
                              void (*visit)(const bw_cedar__uid *uid, void *user),
                              void *user);
-bool bw_cedar__tangled(const bw_cedar_entities *extra, const bw_cedar_entities *base);
+/* Whether the small store hides objects of the base in a way that tangles ancestry;
+ * then once for all: prepares `seen`. */
+bool bw_cedar__tangled(const bw_cedar__run *run);
+BW_MUST_USE bw_status bw_cedar__run_stores(bw_cedar__run *run, bool tangled);
 #endif

@@ -200,7 +200,7 @@ static bw_status emit_has(compiler *c, const bw_cedar__expr *e)
     return BW_OK;
 }
 
-static bw_status emit_simple(compiler *c, const bw_cedar__expr *e)
+bw_cedar__ins bw_cedar__ins_of(bw_cedar__op op)
 {
     static const uint8_t ins[] = {
         [BW_CEDAR__NOT] = BW_CEDAR__I_NOT,
@@ -222,8 +222,8 @@ static bw_status emit_simple(compiler *c, const bw_cedar__expr *e)
         [BW_CEDAR__HAS_TAG] = BW_CEDAR__I_HAS_TAG,
         [BW_CEDAR__GET_TAG] = BW_CEDAR__I_GET_TAG,
     };
-    assert(e->op < sizeof ins && (e->n == 1 || e->n == 2));
-    return emit_op(c, ins[e->op], 0, 1 - (int)e->n);
+    assert(op < sizeof ins);
+    return (bw_cedar__ins)ins[op];
 }
 
 /* After all children of e. */
@@ -271,7 +271,8 @@ static bw_status finish(compiler *c, const frame *f)
     case BW_CEDAR__CALL:
         return emit_call(c, e);
     default:
-        return emit_simple(c, e);
+        assert(e->n == 1 || e->n == 2);
+        return emit_op(c, bw_cedar__ins_of(e->op), 0, 1 - (int)e->n);
     }
 }
 

@@ -175,6 +175,23 @@ static bw_status close_from(closing *c, uint32_t root)
     return BW_OK;
 }
 
+bool bw_cedar__store_has_above(const bw_cedar_entities *s, bw_str type)
+{
+    bool found = s->nabove > BW_CEDAR__ABOVE_MAX;
+    for (uint32_t i = 0; !found && i < s->nabove; i++)
+        found = bw_str_eq(s->above[i], type);
+    return found;
+}
+
+void bw_cedar__store_note_above(bw_cedar_entities *s, bw_str type)
+{
+    if (bw_cedar__store_has_above(s, type))
+        return;
+    if (s->nabove < BW_CEDAR__ABOVE_MAX)
+        s->above[s->nabove] = type;
+    s->nabove++;
+}
+
 bw_status bw_cedar__build_close(bw_cedar__build *b)
 {
     uint32_t n = b->store->n;
@@ -188,6 +205,10 @@ bw_status bw_cedar__build_close(bw_cedar__build *b)
         return bw_fail_nomem(b->ctx);
     for (uint32_t o = 0; o < n; o++)
         TRY(close_from(&c, o));
+    for (uint32_t o = 0; o < n; o++)
+        for (uint32_t k = 0; k < b->nparents[o]; k++)
+            bw_cedar__store_note_above(b->store,
+                                       b->store->objects[b->parents[o][k]].uid.type);
     return BW_OK;
 }
 

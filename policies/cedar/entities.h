@@ -15,13 +15,20 @@ typedef struct bw_cedar__object { /* a uid that the store knows: defined, or nam
     uint32_t nparents;
 } bw_cedar__object;
 
+enum { BW_CEDAR__ABOVE_MAX = 8 };
 struct bw_cedar_entities {
     bw_ctx *pool; /* owns everything below, the struct too; NULL: owned by a schema */
     bw_cedar__object *objects;
     uint32_t n;
     uint32_t *slots; /* open addressing: index + 1, or 0 */
     uint32_t mask;
+    bw_str above[BW_CEDAR__ABOVE_MAX]; /* types that something has as a parent */
+    uint32_t nabove;                   /* more than there is room for: perhaps any */
 };
+
+void bw_cedar__store_note_above(bw_cedar_entities *s, bw_str type);
+/* Whether something in the store may have an ancestor of the type. */
+bool bw_cedar__store_has_above(const bw_cedar_entities *s, bw_str type);
 
 const bw_cedar__object *bw_cedar__store_get(const bw_cedar_entities *e,
                                             const bw_cedar__uid *uid);

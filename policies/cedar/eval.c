@@ -3,12 +3,20 @@
  * dropped after the policy. Semantics: language description, section 4. */
 #include "code.h"
 
+/* Whether uid is the resource whose own object stands beside the stores. */
+static bool is_own(const bw_cedar__run *run, const bw_cedar__uid *uid)
+{
+    return bw_cedar__uid_eq(uid, run->vars[BW_CEDAR__RESOURCE].u.uid);
+}
+
 const bw_cedar__object *bw_cedar__find(const bw_cedar__run *run,
                                        const bw_cedar__uid *uid)
 {
     for (int i = 0; i < 3; i++) /* the request's own uids were looked up at the start */
         if (run->vars[i].u.uid == uid)
             return run->objects[i];
+    if (run->own && is_own(run, uid))
+        return run->own;
     for (int i = 0; i < 3; i++) {
         const bw_cedar__object *o =
             run->stores[i] ? bw_cedar__store_get(run->stores[i], uid) : NULL;
@@ -47,7 +55,7 @@ static const bw_cedar__object *object_of(const bw_cedar__run *run,
 /* Whether the base's closures cannot be taken as they are: the small store defines a
  * uid that the base knows too, and with other parents. Rare: it holds leaves, as a
  * rule. */
-bool bw_cedar__tangled(const bw_cedar_entities *extra, const bw_cedar_entities *base)
+static bool stores_tangle(const bw_cedar_entities *extra, const bw_cedar_entities *base)
 {
     if (!extra || !base)
         return false;
@@ -61,18 +69,56 @@ bool bw_cedar__tangled(const bw_cedar_entities *extra, const bw_cedar_entities *
     return false;
 }
 
-/* One number for each uid that either store knows: the small store's object when it
- * defines the uid, else the base's, else the small store's (a parent that nobody
- * defines). */
-static uint32_t node_of(const bw_cedar__run *run, const bw_cedar__uid *uid)
+/* The same of the resource's own object and a store. */
+static bool own_tangles(const bw_cedar__run *run, const bw_cedar_entities *store)
+{
+    const bw_cedar__object *same =
+        run->own && store
+            ? bw_cedar__store_get(store, run->vars[BW_CEDAR__RESOURCE].u.uid)
+            : NULL;
+    return same && (run->own->nparents > 0 || same->nancestors > 0);
+}
+
+static uint32_t size_of(const bw_cedar_entities *store)
+{
+    return store ? store->n : 0;
+}
+
+bw_status bw_cedar__run_stores(bw_cedar__run *run, bool tangled)
 {
     const bw_cedar_entities *extra = run->stores[0], *base = run->stores[1];
-    const bw_cedar__object *o = bw_cedar__store_get(extra, uid);
+    run->tangled = tangled || own_tangles(run, extra) || own_tangles(run, base);
+    if (!run->tangled)
+        return BW_OK;
+    run->seen =
+        bw_arena_calloc(run->ctx, (size_t)size_of(extra) + size_of(base) + 1, 1);
+    return run->seen ? BW_OK : bw_fail_nomem(run->ctx);
+}
+
+bool bw_cedar__tangled(const bw_cedar__run *run)
+{
+    return stores_tangle(run->stores[0], run->stores[1]);
+}
+
+typedef struct node { /* a uid that some store knows, by a number of its own */
+    const bw_cedar_entities *store; /* whose objects its parents are */
+    const bw_cedar__object *object; /* NULL: known nowhere */
+    uint32_t number;
+} node;
+
+/* The resource's own object; else the small store's when it defines the uid, else the
+ * base's, else the small store's (a parent that nobody defines). */
+static node node_of(const bw_cedar__run *run, const bw_cedar__uid *uid)
+{
+    const bw_cedar_entities *extra = run->stores[0], *base = run->stores[1];
+    if (run->own && is_own(run, uid))
+        return (node){run->own_store, run->own, size_of(extra) + size_of(base)};
+    const bw_cedar__object *o = extra ? bw_cedar__store_get(extra, uid) : NULL;
     const bw_cedar__object *low =
-        o && o->defined ? NULL : bw_cedar__store_get(base, uid);
+        !base || (o && o->defined) ? NULL : bw_cedar__store_get(base, uid);
     if (low)
-        return extra->n + (uint32_t)(low - base->objects);
-    return o ? (uint32_t)(o - extra->objects) : UINT32_MAX;
+        return (node){base, low, size_of(extra) + (uint32_t)(low - base->objects)};
+    return (node){extra, o, o ? (uint32_t)(o - extra->objects) : 0};
 }
 
 static bool stop_for_memory(bw_cedar__run *run)
@@ -82,29 +128,28 @@ static bool stop_for_memory(bw_cedar__run *run)
     return false;
 }
 
-/* Ancestry by the parents themselves, over both stores. seen has a byte a node, all 0
+/* Ancestry by the parents themselves, over all stores. seen has a byte a node, all 0
  * before and after. */
 static bool crossing(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar__uid *b)
 {
-    const bw_cedar_entities *extra = run->stores[0], *base = run->stores[1];
-    uint32_t start = node_of(run, a), target = node_of(run, b), n = 0, cap = 32;
-    uint32_t *list = bw_arena_alloc(run->ctx, cap * sizeof *list);
+    uint32_t n = 0, cap = 32;
+    node *list = bw_arena_alloc(run->ctx, cap * sizeof *list);
     bool found = false;
     if (!list)
         return stop_for_memory(run);
-    if (start == UINT32_MAX || target == UINT32_MAX)
+    list[0] = node_of(run, a);
+    if (!list[0].object)
         return false;
-    list[n++] = start;
-    run->seen[start] = true;
+    run->seen[list[n++].number] = true;
     for (uint32_t at = 0; at < n && !found; at++) {
-        const bw_cedar_entities *s = list[at] < extra->n ? extra : base;
-        const bw_cedar__object *o =
-            &s->objects[s == extra ? list[at] : list[at] - extra->n];
-        run->steps += o->nparents;
-        for (uint32_t k = 0; k < o->nparents && !found; k++) {
-            uint32_t up = node_of(run, &s->objects[o->parents[k]].uid);
-            found = up == target;
-            if (run->seen[up])
+        const node of = list[at];
+        run->steps += of.object->nparents;
+        for (uint32_t k = 0; k < of.object->nparents && !found; k++) {
+            const bw_cedar__uid *parent =
+                &of.store->objects[of.object->parents[k]].uid;
+            node up = node_of(run, parent);
+            found = bw_cedar__uid_eq(parent, b);
+            if (!up.object || run->seen[up.number])
                 continue;
             if (n == cap) {
                 void *grown = bw_arena_grow(run->ctx, list, cap * sizeof *list,
@@ -114,13 +159,23 @@ static bool crossing(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar_
                 list = grown;
                 cap *= 2;
             }
-            run->seen[up] = true;
+            run->seen[up.number] = true;
             list[n++] = up;
         }
     }
     while (n > 0)
-        run->seen[list[--n]] = false;
+        run->seen[list[--n].number] = false;
     return found;
+}
+
+/* b among the ancestors of the resource's own object; its parents are other entities,
+ * whose ancestors the stores hold. */
+static bool own_is_in(bw_cedar__run *run, const bw_cedar__uid *b)
+{
+    for (uint32_t k = 0; k < run->own->nparents; k++)
+        if (bw_cedar__is_in(run, &run->own_store->objects[run->own->parents[k]].uid, b))
+            return true;
+    return false;
 }
 
 bool bw_cedar__is_in(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar__uid *b)
@@ -132,6 +187,8 @@ bool bw_cedar__is_in(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar_
     bool of_schema = run->stores[2] && bw_cedar__is_action_type(a->type);
     if (run->tangled && !of_schema)
         return crossing(run, a, b);
+    if (run->own && !of_schema && is_own(run, a))
+        return own_is_in(run, b);
     const bw_cedar__object *o = object_of(run, a, &store);
     if (!o || o->nancestors == 0)
         return false;
@@ -182,6 +239,27 @@ bool bw_cedar__each_ancestor(bw_cedar__run *run, const bw_cedar__uid *uid, size_
             visit(&second->objects[same->ancestors[i]].uid, user);
     }
     return true;
+}
+
+typedef struct lineage {
+    bw_str type;
+    bool met;
+} lineage;
+
+static void look_at(const bw_cedar__uid *uid, void *user)
+{
+    lineage *l = user;
+    l->met |= bw_str_eq(uid->type, l->type);
+}
+
+bool bw_cedar__lineage_known(bw_cedar__run *run, const bw_cedar__uid *uid)
+{
+    if (!run->unknown)
+        return true;
+    lineage l = {*run->unknown, bw_str_eq(uid->type, *run->unknown)};
+    if (l.met || !run->unknown_above)
+        return !l.met;
+    return bw_cedar__each_ancestor(run, uid, SIZE_MAX, look_at, &l) && !l.met;
 }
 
 static const char *op_in(bw_cedar__run *run, const bw_cedar_value *a,
@@ -534,6 +612,18 @@ static bool is_control(uint8_t ins)
     default:
         return false;
     }
+}
+
+bw_cedar__outcome bw_cedar__apply(bw_cedar__run *run, const bw_cedar__instr *in,
+                                  bw_cedar_value *stack, uint32_t n)
+{
+    bw_cedar_value *top = stack + n;
+    assert(!is_control(in->ins));
+    const char *why = run_value(run, in, &top);
+    if (++run->steps > BW_CEDAR_STEPS_MAX || why == out_of_memory)
+        return BW_CEDAR__STOPPED;
+    assert(why || top == stack + 1);
+    return why ? BW_CEDAR__ERRED : BW_CEDAR__YES;
 }
 
 bw_cedar__outcome bw_cedar__eval(bw_cedar__run *run, const bw_cedar__code *code)

@@ -219,9 +219,27 @@ static bw_status find_lists(const bw_cedar__index *ix, bw_cedar__run *run, uint8
     return BW_OK;
 }
 
+/* Nothing but the type of the resource is known, or of what else uid is in: not all. */
+static bool scope_may_hold(const bw_cedar__scope *s, const bw_cedar__uid *uid,
+                           bool resource)
+{
+    switch ((bw_cedar__scope_op)s->op) {
+    case BW_CEDAR__SCOPE_EQ:
+        return resource ? bw_str_eq(uid->type, s->uids->type)
+                        : bw_cedar__uid_eq(uid, s->uids);
+    case BW_CEDAR__SCOPE_IS:
+    case BW_CEDAR__SCOPE_IS_IN:
+        return bw_str_eq(uid->type, s->type);
+    default:
+        return true;
+    }
+}
+
 static bool scope_holds(bw_cedar__run *run, const bw_cedar__scope *s, int var)
 {
     const bw_cedar__uid *uid = run->vars[var].u.uid;
+    if (run->unknown && !bw_cedar__lineage_known(run, uid))
+        return scope_may_hold(s, uid, var == BW_CEDAR__RESOURCE);
     switch ((bw_cedar__scope_op)s->op) {
     case BW_CEDAR__SCOPE_ALL:
         return true;
@@ -243,17 +261,31 @@ static bool scope_holds(bw_cedar__run *run, const bw_cedar__scope *s, int var)
     return false;
 }
 
+static void mark_one(const bw_cedar_policies *set, bw_cedar__run *run, uint32_t i,
+                     uint64_t *bits)
+{
+    const bw_cedar__policy *p = &set->policies[i];
+    if (scope_holds(run, &p->scope[1], 1) && scope_holds(run, &p->scope[0], 0) &&
+        scope_holds(run, &p->scope[2], 2))
+        bits[i / 64] |= (uint64_t)1 << (i % 64);
+}
+
 /* Marks the policies of a list that hold in all three variables. */
 static void mark(const bw_cedar_policies *set, bw_cedar__run *run, const uint32_t *list,
                  uint32_t n, uint64_t *bits)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        const bw_cedar__policy *p = &set->policies[list[i]];
-        if (scope_holds(run, &p->scope[1], 1) && scope_holds(run, &p->scope[0], 0) &&
-            scope_holds(run, &p->scope[2], 2))
-            bits[list[i] / 64] |= (uint64_t)1 << (list[i] % 64);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        mark_one(set, run, list[i], bits);
     run->steps += n;
+}
+
+/* Without a list: no variable's lineage is known. */
+static void mark_all(const bw_cedar_policies *set, bw_cedar__run *run, uint64_t *bits)
+{
+    for (uint32_t i = 0; i < set->n; i++)
+        if (!set->policies[i].is_template)
+            mark_one(set, run, i, bits);
+    run->steps += set->n;
 }
 
 bw_status bw_cedar__index_match(const bw_cedar_policies *set, bw_cedar__run *run,
@@ -263,14 +295,19 @@ bw_status bw_cedar__index_match(const bw_cedar_policies *set, bw_cedar__run *run
     uint64_t *bits = bw_arena_calloc(run->ctx, set->n / 64 + 1, sizeof *bits);
     if (!bits)
         return bw_fail_nomem(run->ctx);
-    found f[3], *best = &f[0];
+    found f[3], *best = NULL;
     for (uint8_t var = 0; var < 3; var++) {
+        if (!bw_cedar__lineage_known(run, run->vars[var].u.uid))
+            continue;
         TRY(find_lists(ix, run, var, &f[var]));
-        if (f[var].policies < best->policies)
+        if (!best || f[var].policies < best->policies)
             best = &f[var];
     }
-    mark(set, run, ix->all[best->var], ix->nall[best->var], bits);
-    for (uint32_t k = 0; k < best->nkeys; k++)
+    if (!best)
+        mark_all(set, run, bits);
+    else
+        mark(set, run, ix->all[best->var], ix->nall[best->var], bits);
+    for (uint32_t k = 0; best && k < best->nkeys; k++)
         mark(set, run, best->keys[k]->policies, best->keys[k]->n, bits);
     if (run->nomem) /* an ancestry was not walked: the marks are not to be trusted */
         return bw_fail_nomem(run->ctx);

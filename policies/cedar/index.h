@@ -24,7 +24,7 @@ struct bw_cedar__index {
 
 BW_MUST_USE bw_status bw_cedar__index_build(bw_ctx *ctx, bw_cedar_policies *set);
 /* A bitmap (n / 64 + 1 words, arena of run->ctx) of the policies whose scope matches,
- * exactly. */
+ * exactly; with something unknown (run->unknown), of those whose scope may match. */
 BW_MUST_USE bw_status bw_cedar__index_match(const bw_cedar_policies *set,
                                             bw_cedar__run *run, uint64_t **out);
 #endif

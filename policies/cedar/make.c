@@ -182,6 +182,8 @@ static bw_status put_parents(bw_ctx *ctx, const bw_cedar_schema *schema, room *r
         memmove(up + k + 1, up + k, (n++ - k) * sizeof *up);
         up[k] = index;
     }
+    if (e->nparents)
+        bw_cedar__store_note_above(s, e->parent_type);
     o->ancestors = o->parents = up;
     o->nancestors = o->nparents = n;
     return BW_OK;

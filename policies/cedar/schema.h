@@ -132,6 +132,22 @@ BW_MUST_USE bw_status bw_cedar__schema_read_json(bw_cedar__decls *d, bw_str text
 /* Long, String, Bool and the extension types by name; false if none. */
 bool bw_cedar__builtin_kind(bw_str name, uint8_t *kind);
 
+/* ---- requests ---- */
+/* Principal, action and resource against the schema; the action's declaration. partial: of
+ * the resource only the type. */
+BW_MUST_USE bw_status bw_cedar__check_request(bw_ctx *ctx, const bw_cedar_schema *schema,
+                                              const bw_cedar__uid uids[3], bool partial,
+                                              const bw_cedar__action_type **out);
+/* Against the ids of an enumerated type. */
+BW_MUST_USE bw_status bw_cedar__check_id(bw_ctx *ctx, const bw_cedar_schema *schema,
+                                         const bw_cedar__uid *uid, const char *what);
+/* The request's context, in pool (a context_value as it is). action may be NULL. */
+BW_MUST_USE bw_status bw_cedar__read_context(bw_ctx *ctx, bw_ctx *pool,
+                                             const bw_cedar_schema *schema,
+                                             const bw_cedar__action_type *action,
+                                             const bw_cedar_request *q,
+                                             bw_cedar_value *out);
+
 /* ---- JSON values, read by type where there is one ---- */
 typedef struct bw_cedar__reader {
     bw_ctx *ctx, *pool;            /* messages and scratch; values */

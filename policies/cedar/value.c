@@ -292,3 +292,64 @@ bw_str bw_cedar__path_last(bw_str s)
             return (bw_str){s.ptr + i, s.len - i};
     return s;
 }
+
+/* ---- copies ---- */
+static bool copy_uid(bw_ctx *pool, const bw_cedar__uid *uid, bw_cedar_value *out)
+{
+    bw_cedar__uid *copy = bw_arena_alloc(pool, sizeof *copy);
+    if (!copy || bw_arena_str(pool, uid->type, &copy->type) != BW_OK ||
+        bw_arena_str(pool, uid->id, &copy->id) != BW_OK)
+        return false;
+    copy->hash = uid->hash;
+    out->u.uid = copy;
+    return true;
+}
+
+static bool copy_items(bw_ctx *pool, const bw_cedar_value *v, bw_cedar_value *out)
+{
+    bw_cedar_value *items = bw_arena_alloc(pool, v->n * sizeof *items);
+    out->u.items = items;
+    for (uint32_t i = 0; items && i < v->n; i++)
+        if (!bw_cedar__value_copy(pool, &v->u.items[i], &items[i]))
+            return false;
+    return items != NULL;
+}
+
+static bool copy_members(bw_ctx *pool, const bw_cedar_value *v, bw_cedar_value *out)
+{
+    bw_cedar__member *m = bw_arena_alloc(pool, v->n * sizeof *m);
+    out->u.members = m;
+    for (uint32_t i = 0; m && i < v->n; i++)
+        if (bw_arena_str(pool, v->u.members[i].key, &m[i].key) != BW_OK ||
+            !bw_cedar__value_copy(pool, &v->u.members[i].value, &m[i].value))
+            return false;
+    return m != NULL;
+}
+
+bool bw_cedar__value_copy(bw_ctx *pool, const bw_cedar_value *v, bw_cedar_value *out)
+{
+    bw_cedar__ip *ip;
+    bw_str text;
+    *out = *v;
+    switch ((bw_cedar__kind)v->kind) {
+    case BW_CEDAR__STRING:
+        if (bw_arena_str(pool, bw_cedar__text(v), &text) != BW_OK)
+            return false;
+        out->u.text = text.ptr;
+        return true;
+    case BW_CEDAR__ENTITY:
+        return copy_uid(pool, v->u.uid, out);
+    case BW_CEDAR__SET:
+        return copy_items(pool, v, out);
+    case BW_CEDAR__RECORD:
+        return copy_members(pool, v, out);
+    case BW_CEDAR__IP:
+        if (!(ip = bw_arena_alloc(pool, sizeof *ip)))
+            return false;
+        *ip = *v->u.ip;
+        out->u.ip = ip;
+        return true;
+    default:
+        return true;
+    }
+}

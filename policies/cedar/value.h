@@ -113,6 +113,8 @@ bool bw_cedar__set_has_all(const bw_cedar_value *set, const bw_cedar_value *part
                            uint64_t *cost);
 bool bw_cedar__set_has_any(const bw_cedar_value *a, const bw_cedar_value *b,
                            uint64_t *cost);
+/* A copy in pool that shares nothing with v; false when memory is out. */
+bool bw_cedar__value_copy(bw_ctx *pool, const bw_cedar_value *v, bw_cedar_value *out);
 /* Sorts members by key; false when a key is there twice. */
 bool bw_cedar__record_sort(bw_cedar__member *members, uint32_t n);
 const bw_cedar_value *bw_cedar__record_get(const bw_cedar_value *record, bw_str key);

@@ -6,10 +6,10 @@
  * it; what a line is, its members say: a case (requests), a policy text, JSON policies
  * or a schema that parse or not (text, policies or schema; accept), an extension
  * constructor (fn, arg, ok). A case with a schema also says whether its policies
- * validate (shouldValidate). Failures are listed by id. Not judged, and counted as
- * skipped by name: residuals, the JSON form of a text. A skipped thing never counts as
- * passed. Last line: "N passed, N failed"; exit status 0 when none failed and some
- * passed. */
+ * validate (shouldValidate). Every request is also answered by way of residuals, with
+ * its resource unknown at first. Failures are listed by id. Not judged, and counted as
+ * skipped by name: the JSON form of a text. A skipped thing never counts as passed. Last
+ * line: "N passed, N failed"; exit status 0 when none failed and some passed. */
 #include "policies/cedar/ast.h"
 
 #include <dirent.h>
@@ -24,7 +24,10 @@
 typedef struct totals {
     size_t passed, failed;
     size_t cases, case_requests, parse, ext, direct; /* parts of passed */
-    size_t verdicts, json_cases, skipped_residuals, skipped_est;
+    size_t verdicts, json_cases, skipped_est;
+    size_t residual_cases, residuals, refused; /* finished as recorded; refused before */
+    size_t law, law_own, law_conform;          /* of everything: as decided directly */
+    size_t open, open_conform;                 /* policies of these that stay open */
     size_t template_cases;
 } totals;
 
@@ -145,55 +148,204 @@ typedef struct parsed_case {
     bw_cedar_schema *schema;
     bw_cedar_entities *entities;
     const char *entities_why; /* entities were refused */
+    const bw_json *json_entities;
+    bool residual;
+    bw_cedar_residuals *once; /* of a residual case */
 } parsed_case;
 
-static void run_request(runner *r, const parsed_case *c, const bw_json *json,
-                        size_t index)
+/* Whether an answer is the recorded one; else what differs. */
+static const char *unlike(const bw_cedar_policies *p, const bw_json *json,
+                          const bw_cedar_answer *a)
+{
+    bw_str decision = text_of(json, "decision");
+    bool allow = decision.len == 5 && strncasecmp(decision.ptr, "allow", 5) == 0;
+    if (a->allow != allow)
+        return "decision";
+    if (!same_ids(p, bw_json_get(json, "reason"), a->reasons, a->nreasons))
+        return "reasons";
+    return same_ids(p, bw_json_get(json, "errors"), a->errors, a->nerrors) ? NULL
+                                                                           : "errors";
+}
+
+static bool same_list(const uint32_t *a, size_t na, const uint32_t *b, size_t nb)
+{
+    return na == nb && (na == 0 || memcmp(a, b, na * sizeof *a) == 0);
+}
+
+static bool same_answer(const bw_cedar_answer *a, const bw_cedar_answer *b)
+{
+    return a->allow == b->allow && a->forbid_errored == b->forbid_errored &&
+           same_list(a->reasons, a->nreasons, b->reasons, b->nreasons) &&
+           same_list(a->errors, a->nerrors, b->errors, b->nerrors);
+}
+
+static bw_status one_entity(runner *r, const parsed_case *c, const bw_json *entity,
+                            bw_cedar_entities **out)
+{
+    bw_json one = *entity, list = {.kind = BW_JSON_ARRAY, .count = 1, .child = &one};
+    one.next = NULL;
+    return bw_cedar_entities_parse(r->ctx, &list, c->schema, out);
+}
+
+/* Finishes and compares with the direct answer; st: what became of that. */
+static const char *law_breach(runner *r, const bw_cedar_residuals *left,
+                              const bw_cedar_entities *store,
+                              const bw_cedar_uid *resource, bw_status st,
+                              const bw_cedar_answer *direct)
+{
+    bw_cedar_answer a;
+    bool allow;
+    bw_status finished = bw_cedar_residuals_finish(r->ctx, left, store, resource, &a);
+    bw_status asked = bw_cedar_residuals_allow(r->ctx, left, store, resource, &allow);
+    if (finished != st || asked != st)
+        return st == BW_OK ? bw_ctx_message(r->ctx) : "finished what is refused";
+    if (st != BW_OK)
+        return NULL;
+    if (!same_answer(&a, direct))
+        return "another answer";
+    return allow == (a.allow && !a.forbid_errored) ? NULL : "another permission";
+}
+
+static size_t open_policies(const bw_cedar_residuals *left)
+{
+    return bw_cedar_residuals_count(left, BW_CEDAR_RESIDUAL_OPEN);
+}
+
+/* The resource's entity alone in a store, when the case has one that conforms. */
+static bw_cedar_entities *own_store(runner *r, const parsed_case *c,
+                                    const bw_cedar_uid *resource)
+{
+    bw_cedar_entities *own = NULL;
+    bw_cedar_uid id;
+    for (const bw_json *e = c->json_entities->child; e && !own; e = e->next)
+        if (uid_of(bw_json_get(e, "uid"), &id) && bw_str_eq(id.type, resource->type) &&
+            bw_str_eq(id.id, resource->id) && one_entity(r, c, e, &own) != BW_OK)
+            return NULL;
+    return own;
+}
+
+/* The same where the resource is promised to conform, as it does. */
+static const char *conform_breach(runner *r, const parsed_case *c,
+                                  const bw_cedar_request *q,
+                                  const bw_cedar_entities *own,
+                                  const bw_cedar_answer *direct)
+{
+    const bw_cedar_partial_options on = {.resources_conform = true};
+    bw_cedar_residuals *left = NULL;
+    const char *why = NULL;
+    if (bw_cedar_partial(r->ctx, c->policies, c->entities, c->schema, q, &on, &left) !=
+        BW_OK)
+        return bw_ctx_message(r->ctx);
+    why = law_breach(r, left, own, &q->resource, BW_OK, direct);
+    r->t.open_conform += open_policies(left);
+    bw_cedar_residuals_free(left);
+    return why;
+}
+
+/* The law of residuals on any request: with its resource unknown, then finished, it is
+ * answered as directly. With the stores as they are; with the resource's entity beside
+ * them; with the promise that it conforms. */
+static void check_law(runner *r, const parsed_case *c, const bw_cedar_request *q,
+                      const bw_json *entity, bw_status st,
+                      const bw_cedar_answer *direct, const char *label)
+{
+    bw_cedar_residuals *left = NULL;
+    bw_cedar_entities *own = NULL;
+    bw_cedar_uid id;
+    bool beside = entity && uid_of(bw_json_get(entity, "uid"), &id) &&
+                  bw_str_eq(id.type, q->resource.type);
+    bw_cedar_request p = *q;
+    const char *why = NULL;
+    p.extra = beside ? NULL : q->extra;
+    if (bw_cedar_partial(r->ctx, c->policies, c->entities, c->schema, &p, NULL,
+                         &left) != BW_OK)
+        why = st == BW_OK ? bw_ctx_message(r->ctx) : NULL;
+    else
+        why = law_breach(r, left, beside ? q->extra : NULL, &q->resource, st, direct);
+    if (left)
+        r->t.open += open_policies(left);
+    if (left && !beside && !why)
+        own = own_store(r, c, &q->resource);
+    if (own) {
+        why = law_breach(r, left, own, &q->resource, st, direct);
+        r->t.law_own++;
+    }
+    if (own && c->schema && st == BW_OK && !why && !q->unchecked) {
+        why = conform_breach(r, c, &p, own, direct);
+        r->t.law_conform++;
+    }
+    if (why) {
+        char text[128];
+        snprintf(text, sizeof text, "%s, residual", label);
+        fail_line(r, c->id, text, why);
+    } else {
+        r->t.law++;
+    }
+    bw_cedar_entities_free(own);
+    bw_cedar_residuals_free(left);
+}
+
+/* A residual case: partially evaluated once, finished for each request as recorded. */
+static void finish_once(runner *r, const parsed_case *c, const bw_json *json,
+                        const bw_cedar_request *q, const char *label)
+{
+    bw_cedar_answer a;
+    bw_status st = bw_cedar_residuals_finish(r->ctx, c->once, q->extra, &q->resource, &a);
+    const char *why =
+        st == BW_OK ? unlike(c->policies, json, &a) : bw_ctx_message(r->ctx);
+    if (why) {
+        fail_line(r, c->id, label, why);
+    } else {
+        r->t.residuals++;
+        r->t.passed++;
+    }
+}
+
+static void run_request(runner *r, parsed_case *c, const bw_json *json, size_t index)
 {
     char label[64];
     snprintf(label, sizeof label, "request %zu", index);
-    bw_str decision = text_of(json, "decision");
-    bool refused_wanted = bw_str_is(decision, "nodecision");
+    bool refused_wanted = bw_str_is(text_of(json, "decision"), "nodecision");
     const bw_json *validate = bw_json_get(json, "validateRequest"),
                   *extra = bw_json_get(json, "entity");
     bw_cedar_request q = {.context = bw_json_get(json, "context"),
                           .unchecked = validate && validate->kind == BW_JSON_FALSE};
     bw_cedar_entities *more = NULL;
-    bw_cedar_answer answer;
+    bw_cedar_answer answer = {0};
     bool named = uid_of(bw_json_get(json, "principal"), &q.principal) &&
                  uid_of(bw_json_get(json, "action"), &q.action) &&
                  uid_of(bw_json_get(json, "resource"), &q.resource);
     bw_status st = named && !c->entities_why ? BW_OK : BW_EINVALID;
     if (st == BW_OK && extra) {
-        bw_json one = *extra, list = {.kind = BW_JSON_ARRAY, .count = 1, .child = &one};
-        one.next = NULL;
-        st = bw_cedar_entities_parse(r->ctx, &list, c->schema, &more);
+        st = one_entity(r, c, extra, &more);
         q.extra = more;
     }
-    if (st == BW_OK)
+    if (st == BW_OK) {
         st = bw_cedar_authorize(r->ctx, c->policies, c->entities, c->schema, &q,
                                 &answer);
-    if (refused_wanted ? st == BW_EINVALID : false) {
-        r->t.passed++;
-    } else if (st != BW_OK || refused_wanted) {
+        check_law(r, c, &q, extra, st, &answer, label);
+    }
+    const char *why = st == BW_OK && !refused_wanted ? unlike(c->policies, json, &answer)
+                                                     : NULL;
+    if (refused_wanted ? st != BW_EINVALID : st != BW_OK || why)
         fail_line(r, c->id, label,
-                  st == BW_OK
-                      ? "decided, the reference refuses"
-                      : (c->entities_why ? c->entities_why : bw_ctx_message(r->ctx)));
-    } else {
-        bool allow = decision.len == 5 && strncasecmp(decision.ptr, "allow", 5) == 0;
-        const char *why = answer.allow != allow ? "decision"
-                          : !same_ids(c->policies, bw_json_get(json, "reason"),
-                                      answer.reasons, answer.nreasons)
-                              ? "reasons"
-                          : !same_ids(c->policies, bw_json_get(json, "errors"),
-                                      answer.errors, answer.nerrors)
-                              ? "errors"
-                              : NULL;
-        if (why)
-            fail_line(r, c->id, label, why);
+                  why               ? why
+                  : refused_wanted  ? "decided, the reference refuses"
+                  : c->entities_why ? c->entities_why
+                                    : bw_ctx_message(r->ctx));
+    else
+        r->t.passed++;
+    r->t.refused += c->residual && refused_wanted && st == BW_EINVALID;
+    if (c->residual && st == BW_OK) {
+        if (!c->once && bw_cedar_partial(r->ctx, c->policies, c->entities, c->schema,
+                                         &(bw_cedar_request){.principal = q.principal,
+                                                             .action = q.action,
+                                                             .resource = q.resource,
+                                                             .context = q.context},
+                                         NULL, &c->once) != BW_OK)
+            fail_line(r, c->id, "partial evaluation", bw_ctx_message(r->ctx));
         else
-            r->t.passed++;
+            finish_once(r, c, json, &q, label);
     }
     bw_cedar_entities_free(more);
 }
@@ -246,10 +398,11 @@ static void run_case(runner *r, const bw_json *json)
     parsed_case c = {.id = text_of(json, "id")};
     const bw_json *requests = bw_json_get(json, "requests"),
                   *verdict = bw_json_get(json, "shouldValidate");
-    bool residual = bw_str_is(text_of(json, "source"), "residual");
+    c.residual = bw_str_is(text_of(json, "source"), "residual");
+    c.json_entities = bw_json_get(json, "entities");
     char entities_why[300] = "";
     bool in_json = bw_str_is(text_of(json, "policyFormat"), "json");
-    r->t.skipped_residuals += residual;
+    r->t.residual_cases += c.residual;
     const char *what = "policies";
     bw_str policies = text_of(json, "policies");
     bw_status st = in_json ? bw_cedar_policies_parse_json(r->ctx, policies, &c.policies)
@@ -272,21 +425,22 @@ static void run_case(runner *r, const bw_json *json)
     r->t.json_cases += in_json;
     if (bw_json_is_bool(verdict))
         run_verdict(r, &c, verdict->kind == BW_JSON_TRUE);
-    if (bw_cedar_entities_parse(r->ctx, bw_json_get(json, "entities"), c.schema,
-                                &c.entities) != BW_OK) {
+    if (bw_cedar_entities_parse(r->ctx, c.json_entities, c.schema, &c.entities) !=
+        BW_OK) {
         snprintf(entities_why, sizeof entities_why, "entities: %s (%s)",
                  bw_ctx_message(r->ctx), bw_ctx_pointer(r->ctx));
         c.entities_why = entities_why;
     }
-    size_t before = r->t.passed, n = 0;
+    size_t before = r->t.passed, finished = r->t.residuals, n = 0;
     for (const bw_json *q = requests->child; q; q = q->next)
         run_request(r, &c, q, n++);
     r->t.cases++;
-    if (residual)
-        r->t.direct += r->t.passed - before;
+    if (c.residual)
+        r->t.direct += r->t.passed - before - (r->t.residuals - finished);
     else
         r->t.case_requests += r->t.passed - before;
 out:
+    bw_cedar_residuals_free(c.once);
     bw_cedar_entities_free(c.entities);
     bw_cedar_schema_free(c.schema);
     bw_cedar_policies_free(c.policies);
@@ -432,11 +586,16 @@ int main(int argc, char **argv)
     printf("cases: %zu run (%zu with JSON policies, %zu with templates), %zu requests "
            "passed\n",
            t->cases, t->json_cases, t->template_cases, t->case_requests);
-    printf("direct decisions of residual cases: %zu passed\n", t->direct);
+    printf("residual cases: %zu, %zu decisions passed directly, %zu from residuals, %zu "
+           "refused before both\n",
+           t->residual_cases, t->direct, t->residuals, t->refused);
+    printf("residual law: %zu requests passed, %zu also with the resource beside the "
+           "stores, %zu also with the promise that it conforms\n",
+           t->law, t->law_own, t->law_conform);
+    printf("open policies: %zu, with the promise %zu\n", t->open, t->open_conform);
     printf("texts: %zu passed; extension constructors: %zu passed\n", t->parse, t->ext);
     printf("validation verdicts: %zu passed\n", t->verdicts);
-    printf("skipped: %zu residuals, %zu JSON forms of texts (read, not compared)\n",
-           t->skipped_residuals, t->skipped_est);
+    printf("skipped: %zu JSON forms of texts (read, not compared)\n", t->skipped_est);
     printf("%zu passed, %zu failed\n", t->passed, t->failed);
     bw_ctx_free(r.ctx);
     free(r.schema_name);
