@@ -140,7 +140,7 @@ static bw_status chain(partial *t, const bw_cedar__expr **all, const bw_cedar__e
 static bw_status condition_of(partial *t, const bw_cedar__policy *p,
                               const bw_cedar__expr **out)
 {
-    const bw_cedar__expr *e;
+    const bw_cedar__expr *e = NULL;
     *out = NULL;
     for (uint8_t var = 0; var < 3; var++) {
         const bw_cedar__scope *s = &p->scope[var];
@@ -180,7 +180,7 @@ static bw_status fold_policy(partial *t, uint32_t i)
     const bw_cedar__policy *p = &t->set->policies[i];
     bw_cedar__residual item = {
         .policy = i, .forbid = p->forbid, .state = BW_CEDAR_RESIDUAL_TRUE};
-    const bw_cedar__expr *e;
+    const bw_cedar__expr *e = NULL;
     TRY(condition_of(t, p, &e));
     if (e) {
         bw_cedar__part came;
