@@ -115,7 +115,7 @@ static bw_status make(filling *f, bw_answer_key *key, kept_set **out)
     const bw_class_id *classes;
     uint64_t version = d->version;
     size_t n;
-    kept_set *set;
+    kept_set *set = NULL;
     bw_status st = d->list(d->user, f->ctx, &classes, &n, &version);
     if (st == BW_OK)
         st = filled(f, classes, n, &set);
