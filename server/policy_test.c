@@ -641,3 +641,36 @@ bw_status bw_policy_test_run(bw_ctx *ctx, const bw_policy_test_options *o,
     bw_catalogue_free(t.catalogue);
     return s;
 }
+
+static bw_status judge_set(test_file *t, bw_str set, bw_policy_verdict *out)
+{
+    const bw_json *cases = bw_json_get_value(t->root, "cases");
+    bw_status s = bw_authority_set_policies(t->ctx, t->authority, set);
+    *out = s == BW_EINVALID ? BW_POLICY_REFUSED : BW_POLICY_PASSES;
+    if (s == BW_EINVALID)
+        return BW_OK;
+    for (const bw_json *v = cases ? cases->child : NULL;
+         v && s == BW_OK && *out == BW_POLICY_PASSES; v = v->next) {
+        bw_policy_case c = {0};
+        s = run_case(t, v, &c);
+        if (c.failure.len > 0)
+            *out = BW_POLICY_FAILS;
+    }
+    return s;
+}
+
+bw_status bw_policy_test_judge(bw_ctx *ctx, const bw_policy_test_options *o,
+                               const char *path, const bw_str *sets, size_t n,
+                               bw_policy_verdict *out)
+{
+    test_file t = {.ctx = ctx, .o = o, .path = path};
+    bw_status s = file_open(&t);
+    for (size_t i = 0; i < n && s == BW_OK; i++) {
+        bw_arena_mark mark = bw_arena_mark_get(ctx);
+        s = judge_set(&t, sets[i], &out[i]);
+        bw_arena_release(ctx, mark);
+    }
+    bw_authority_free(t.authority);
+    bw_catalogue_free(t.catalogue);
+    return s;
+}

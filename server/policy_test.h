@@ -73,4 +73,15 @@ typedef struct bw_policy_test_result {
  * none of the format, or its set is not accepted; a failing case is no error. */
 BW_MUST_USE bw_status bw_policy_test_run(bw_ctx *ctx, const bw_policy_test_options *o,
                                          const char *path, bw_policy_test_result *out);
+
+typedef enum bw_policy_verdict {
+    BW_POLICY_PASSES, /* every case has the expected answer */
+    BW_POLICY_FAILS,
+    BW_POLICY_REFUSED /* is no set that would be accepted */
+} bw_policy_verdict;
+/* What a file's cases say of n other sets in place of its own: for mutation runs. Stops
+ * at a set's first failing case. */
+BW_MUST_USE bw_status bw_policy_test_judge(bw_ctx *ctx, const bw_policy_test_options *o,
+                                           const char *path, const bw_str *sets, size_t n,
+                                           bw_policy_verdict *out);
 #endif
