@@ -68,6 +68,8 @@ static inline bool bw_catalogue__lies_in(const bw_catalogue *c, size_t place, si
 {
     return c->in[place * c->nwords + zone / 64] >> (zone % 64) & 1;
 }
+/* The zone (a text) into which a decision puts its country; NULL: nowhere. */
+const bw_json *bw_catalogue__decision_zone(const bw_catalogue *c, const bw_json *adequacy);
 bool bw_catalogue__unknown(const bw_json *zone); /* a zone whose list the operator must fill in */
 bw_str bw_catalogue__level(const bw_catalogue *c, bw_str country);  /* localisation, or "unknown" */
 bw_str bw_catalogue__access(const bw_catalogue *c, bw_str country); /* extraterritorial, domestic, unknown */

@@ -154,7 +154,7 @@ static bw_status zone_edges(edges *e, size_t zone)
 }
 
 /* NULL: the decision puts the country nowhere. */
-static const bw_json *decision_zone(const bw_catalogue *c, const bw_json *row)
+const bw_json *bw_catalogue__decision_zone(const bw_catalogue *c, const bw_json *row)
 {
     bw_str status = bw_catalogue__str(row, "status");
     const bw_json *regime = bw_catalogue__get2(c, BW_CAT_WORDS, BW_STR("regimes"),
@@ -179,7 +179,7 @@ static bw_status gather_edges(edges *e)
     }
     for (size_t i = 0; i < c->nrows[BW_CAT_ADEQUACY] && st == BW_OK; i++) {
         const bw_json *row = c->rows[BW_CAT_ADEQUACY][i].json,
-                      *zone = decision_zone(c, row);
+                      *zone = bw_catalogue__decision_zone(c, row);
         if (zone)
             st = add_named(e, bw_catalogue__str(row, "country"), zone->str);
     }

@@ -35,6 +35,7 @@ int bw_cli_key(int argc, char **argv);
 int bw_cli_show_config(int argc, char **argv);
 int bw_cli_policy(int argc, char **argv);
 int bw_cli_packs(int argc, char **argv); /* policy packs, policy compose */
+int bw_cli_catalogue(int argc, char **argv);
 int bw_cli_audit(int argc, char **argv);
 int bw_cli_doctor(int argc, char **argv);
 int bw_cli_ingest(int argc, char **argv);

@@ -11,6 +11,7 @@ static const char help[] =
     "  key           add, list or revoke API keys\n"
     "  config        print the configuration with its documentation\n"
     "  policy        check a policy set, or test it on requests\n"
+    "  catalogue     countries, zones and adequacy: show, gaps, check, diff\n"
     "  audit         verify an audit log offline\n"
     "  doctor        look for what would keep a cell from serving well\n"
     "  ingest        put a folder of documents into a running cell\n"
@@ -27,6 +28,7 @@ static const command commands[] = {
     {"serve", bw_cli_serve},        {"init", bw_cli_init},     {"key", bw_cli_key},
     {"config", bw_cli_show_config}, {"policy", bw_cli_policy}, {"audit", bw_cli_audit},
     {"doctor", bw_cli_doctor},      {"ingest", bw_cli_ingest}, {"query", bw_cli_query},
+    {"catalogue", bw_cli_catalogue},
 };
 
 int main(int argc, char **argv)
