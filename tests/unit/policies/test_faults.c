@@ -136,6 +136,29 @@ static void decide_step(void *arg)
     bw_ctx_free(ctx);
 }
 
+static bw_status small_pack(void *user, bw_ctx *ctx, const char *file, bw_str *out)
+{
+    (void)user;
+    if (strcmp(file, "sets/s.set") == 0)
+        return bw_arena_str(ctx, BW_STR("a\n"), out);
+    return strcmp(file, "a.cedar") ? bw_fail(ctx, BW_ENOTFOUND, "no such file")
+                                   : bw_arena_str(ctx, BW_STR(small_policies), out);
+}
+
+static void compose_step(void *arg)
+{
+    (void)arg;
+    bw_pack_source source = {small_pack, NULL};
+    bw_ctx *ctx = bw_ctx_new(0);
+    if (ctx) {
+        bw_str out = {NULL, 7};
+        bw_status st = bw_pack_compose(ctx, &source, &BW_STR("s"), 1, &out);
+        assert_true(st == (failing_hit ? BW_ENOMEM : BW_OK));
+        assert_true(st == BW_OK || out.len == 7);
+    }
+    bw_ctx_free(ctx);
+}
+
 static void test_policies__survive_every_failed_allocation(void **state)
 {
     (void)state;
@@ -148,6 +171,8 @@ static void test_policies__survive_every_failed_allocation(void **state)
     assert_true(failing_sweep(catalogue_step, NULL, 20000) > 20);
     assert_int_equal(failing_live, base);
     assert_true(failing_sweep(authority_step, &d, 50000) > 20);
+    assert_int_equal(failing_live, base);
+    assert_true(failing_sweep(compose_step, NULL, 2000) > 5);
     assert_int_equal(failing_live, base);
     assert_int_equal(authority_make(ctx, &d, &d.authority), BW_OK);
     assert_true(failing_sweep(decide_step, &d, 20000) > 20);

@@ -106,9 +106,11 @@ static void test_pack_info_read__reads_the_head(void **state)
     bw_ctx_free(ctx);
 }
 
-/* Each shipped pack has a whole head, one date, and @source and @text at every policy. */
-static size_t check_shipped(bw_ctx *ctx, const char *file)
+/* Each shipped pack has a whole head, @source and @text at every policy, and is strictly
+ * valid without a warning: no rule of it can err on data that fits the schema. */
+static size_t check_shipped(bw_ctx *ctx, const bw_cedar_schema *schema, const char *file)
 {
+    bw_cedar_validation v;
     bw_str text = pack_file(ctx, file), value, name = {file, strlen(file) - strlen(".cedar")};
     bw_pack_info info;
     bw_cedar_policies *p;
@@ -120,11 +122,14 @@ static size_t check_shipped(bw_ctx *ctx, const char *file)
         if (!bw_cedar_policy_annotation(p, i, BW_STR("source"), &value) || value.len == 0 ||
             !bw_cedar_policy_annotation(p, i, BW_STR("text"), &value) || value.len == 0)
             fail_msg("%s: policy %zu lacks @source or @text", file, i);
+    assert_int_equal(bw_cedar_policies_validate(ctx, p, schema, NULL, &v), BW_OK);
+    if (v.nfindings > 0)
+        fail_msg("%s: %s", file, bw_cedar_finding_text(ctx, p, &v.findings[0]));
     bw_cedar_policies_free(p);
     return n;
 }
 
-static void test_shipped_packs__have_heads_sources_and_tests(void **state)
+static void test_shipped_packs__have_heads_and_sources_and_are_valid(void **state)
 {
     (void)state;
     bw_ctx *ctx = bw_ctx_new(0);
@@ -132,15 +137,18 @@ static void test_shipped_packs__have_heads_sources_and_tests(void **state)
     DIR *d = opendir(folder);
     size_t packs = 0, policies = 0;
     bw_str all[64], out;
+    bw_cedar_schema *schema;
     assert_non_null(d);
+    assert_int_equal(bw_cedar_schema_parse(ctx, pack_file(ctx, "bw.cedarschema"), &schema), BW_OK);
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
         size_t n = strlen(e->d_name);
         if (n < 7 || strcmp(e->d_name + n - 6, ".cedar") != 0)
             continue;
-        policies += check_shipped(ctx, e->d_name);
+        policies += check_shipped(ctx, schema, e->d_name);
         assert_int_equal(bw_arena_str(ctx, (bw_str){e->d_name, n - 6}, &all[packs++]), BW_OK);
     }
     closedir(d);
+    bw_cedar_schema_free(schema);
     out = pack_compose(ctx, all, packs); /* so @ids are unique over all packs */
     assert_true(out.len > 0);
     print_message("%zu packs, %zu policies\n", packs, policies);
@@ -155,7 +163,7 @@ int main(void)
         cmocka_unit_test(test_pack_compose__puts_packs_and_sets_together),
         cmocka_unit_test(test_pack_compose__refuses_unknown_names_and_twins),
         cmocka_unit_test(test_pack_info_read__reads_the_head),
-        cmocka_unit_test(test_shipped_packs__have_heads_sources_and_tests),
+        cmocka_unit_test(test_shipped_packs__have_heads_and_sources_and_are_valid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
