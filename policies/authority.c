@@ -99,6 +99,22 @@ static bw_status name_policies(bw_ctx *ctx, bw_rules *s)
     return st;
 }
 
+/* A set that does not validate strictly is refused: BW_EINVALID with its first error. */
+static bw_status validate(bw_ctx *ctx, const bw_cedar_policies *p,
+                          const bw_cedar_schema *schema)
+{
+    bw_cedar_validation v;
+    bw_arena_mark mark = bw_arena_mark_get(ctx);
+    bw_status st = bw_cedar_policies_validate(ctx, p, schema, NULL, &v);
+    for (size_t i = 0; st == BW_OK && i < v.nfindings; i++)
+        if (!v.findings[i].warning) {
+            const char *why = bw_cedar_finding_text(ctx, p, &v.findings[i]);
+            st = why ? bw_fail(ctx, BW_EINVALID, "%s", why) : bw_fail_nomem(ctx);
+        }
+    bw_arena_release(ctx, mark);
+    return st;
+}
+
 /* A snapshot of these policies over those facts (counted), not yet in force. */
 bw_status bw_rules__build(bw_ctx *ctx, const bw_authority *a, bw_str policies,
                           bw_rule_facts *f, bw_rules **out)
@@ -114,7 +130,7 @@ bw_status bw_rules__build(bw_ctx *ctx, const bw_authority *a, bw_str policies,
     if (st == BW_OK)
         st = bw_cedar_policies_parse(ctx, policies, &s->policies);
     if (st == BW_OK)
-        st = bw_cedar_policies_check_scopes(ctx, s->policies, a->schema);
+        st = validate(ctx, s->policies, a->schema);
     if (st == BW_OK)
         st = name_policies(ctx, s);
     if (st != BW_OK) {

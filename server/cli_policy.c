@@ -46,6 +46,31 @@ void bw_policy_bench_close(bw_policy_bench *b)
     b->catalogue = NULL;
 }
 
+/* Prints every finding of validation, a line each; BW_EINVALID when one is an error. */
+static bw_status print_findings(bw_ctx *ctx, bw_str schema_text, bw_str text,
+                                const char *file)
+{
+    bw_cedar_policies *p = NULL;
+    bw_cedar_schema *schema = NULL;
+    bw_cedar_validation v;
+    bw_status s = bw_cedar_schema_parse(ctx, schema_text, &schema);
+    if (s == BW_OK)
+        s = bw_cedar_policies_parse(ctx, text, &p);
+    if (s == BW_OK)
+        s = bw_cedar_policies_validate(ctx, p, schema, NULL, &v);
+    for (size_t i = 0; s == BW_OK && i < v.nfindings; i++) {
+        const char *line = bw_cedar_finding_text(ctx, p, &v.findings[i]);
+        (void)printf("%s: %s\n", file, line ? line : "out of memory");
+    }
+    if (s == BW_OK && v.more)
+        (void)printf("%s: and more\n", file);
+    if (s == BW_OK && !v.valid)
+        s = bw_fail(ctx, BW_EINVALID, "%s does not validate", file);
+    bw_cedar_policies_free(p);
+    bw_cedar_schema_free(schema);
+    return s;
+}
+
 static int policy_check(int argc, char **argv)
 {
     bw_cli_settings set = {0};
@@ -71,6 +96,8 @@ static int policy_check(int argc, char **argv)
         s = bw_policy_bench_open(ctx, &c, set.data, &b);
     if (s == BW_OK)
         s = bw_file_read(ctx, file, BW_POLICIES_BYTES_MAX, &text);
+    if (s == BW_OK)
+        s = print_findings(ctx, b.pack.schema, text, file);
     if (s == BW_OK)
         s = bw_policy_bench_try(ctx, &b, text);
     if (s == BW_OK)

@@ -34,11 +34,6 @@ bool bw_cedar_policies_read_context(const bw_cedar_policies *p, bw_str attribute
 /* Both schema syntaxes: Cedar's own text, or JSON (text that begins with '{'). */
 BW_MUST_USE bw_status bw_cedar_schema_parse(bw_ctx *ctx, bw_str text, bw_cedar_schema **out);
 void bw_cedar_schema_free(bw_cedar_schema *s);
-/* The scopes name declared entity types and actions only; BW_EINVALID names the policy.
- * (Goes away once every caller asks bw_cedar_policies_validate.) */
-BW_MUST_USE bw_status bw_cedar_policies_check_scopes(bw_ctx *ctx, const bw_cedar_policies *p,
-                                                     const bw_cedar_schema *s);
-
 typedef struct bw_cedar_validate_options { /* NULL: the defaults */
     int level;             /* most chained dereferences of entities (RFC 76); -1 (default): any */
     uint32_t findings_max; /* how many are kept; 0: 100 */

@@ -92,7 +92,7 @@ const bw_cedar__type *bw_cedar__type_join(bw_cedar__joiner *j, const bw_cedar__t
 }
 
 /* ---- text ---- */
-enum { TEXT_MAX = 160 };
+enum { TEXT_MAX = 80 };
 
 static void put(bw_buf *out, const bw_cedar__type *t, size_t end)
 {

@@ -298,6 +298,9 @@ static bool place(const bw_cedar__checker *c, const bw_cedar__expr *source, size
     if (at < from || at >= from + text.len)
         return false;
     *out = source ? source->offset : at - from;
+    for (; source && source->n > 0; source = source->child[0]) /* left of the operator */
+        if (source->child[0]->offset < *out)
+            *out = source->child[0]->offset;
     return true;
 }
 

@@ -35,7 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (st != BW_OK)
         return 0;
     CHECK(bw_cedar_schema_parse(ctx, text, &again) == BW_OK);
-    st = bw_cedar_policies_check_scopes(ctx, policies, s);
+    bw_cedar_validation v;
+    st = bw_cedar_policies_validate(ctx, policies, s, NULL, &v);
     CHECK(st == BW_OK || st == BW_EINVALID);
     bw_json *json = NULL;
     CHECK(bw_json_parse(ctx,

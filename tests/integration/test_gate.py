@@ -307,9 +307,12 @@ def test_keys__refuse_unknown_words(cell):
 def test_policies__change_is_atomic_and_durable(cell):
     old = cell.get("/v1/policies").json()
     for bad in ("permit(principal, action, resource", "permit(principal, action == Bw::Action::\"Nope\", resource);",
-                "permit(principal is Nobody, action, resource);"):
+                "permit(principal is Nobody, action, resource);",
+                "permit(principal, action, resource)\nwhen { context.purpose > 1 };"):
         r = cell.put("/v1/policies", {"policies": bad})
         assert r.status == 422, r
+        if "purpose" in bad:
+            assert r.json()["error"]["message"].startswith("policy0, 2:8: `context.purpose` has type String, ")
         assert cell.get("/v1/policies").json()["policies"] == old["policies"]
     assert cell.put("/v1/policies", {"policies": old["policies"], "if_digest": "0" * 32}).status == 409
     closed = old["policies"] + '\n@id("closed-for-now") forbid (principal, action == Bw::Action::"Query", resource);'

@@ -374,6 +374,16 @@ def test_policy__check(tmp_path):
     bad.write_text('permit(principal, action, resource')
     assert run("policy", "check", good).returncode == 0
     assert run("policy", "check", bad).returncode == 1
+    bad.write_text('@id("a") permit(principal, action, resource) when { context.purpose > 1 };\n'
+                   '@id("b") permit(principal, action, resource) when { principal.age == 2 };\n'
+                   '@id("c") permit(principal, action, resource) when { false };\n')
+    r = run("policy", "check", bad)
+    assert r.returncode == 1 and "does not validate" in r.stderr
+    at = [line[len(str(bad)) + 2:] for line in r.stdout.splitlines()]
+    assert [a.split(": ")[0] for a in at] == ["a, 1:53", "b, 2:53", "c, 3:53"] and ": warning: " in at[2], r.stdout
+    bad.write_text('permit(principal, action, resource) when { false };')
+    r = run("policy", "check", bad)
+    assert r.returncode == 0 and ": warning: " in r.stdout and "accepted" in r.stdout
 
 
 def test_process__is_not_dumpable():

@@ -223,38 +223,6 @@ static void test_authorize__takes_a_context_that_was_read_before(void **state)
     bw_cedar_policies_free(p);
 }
 
-static void test_check_scopes__names_the_policy_at_fault(void **state)
-{
-    world *w = *state;
-    w->schema = schema_of(w->ctx, schema_text);
-    static const struct {
-        const char *text;
-        bool ok;
-    } rows[] = {
-        {"permit(principal, action, resource);", true},
-        {"permit(principal is User in Team::\"a\", action in [Action::\"read\", "
-         "Action::\"any\"], resource == Doc::\"d\");",
-         true},
-        {"permit(principal is Usr, action, resource);", false},
-        {"permit(principal == Usr::\"a\", action, resource);", false},
-        {"permit(principal in Tier::\"y\", action, resource);", false},
-        {"permit(principal, action == Action::\"red\", resource);", false},
-        {"permit(principal, action in [Action::\"read\", N::Action::\"read\"], "
-         "resource);",
-         false},
-        {"permit(principal, action, resource is N::Doc);", false},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        bw_cedar_policies *p = policies_of(w->ctx, rows[i].text);
-        bw_status st = bw_cedar_policies_check_scopes(w->ctx, p, w->schema);
-        if ((st == BW_OK) != rows[i].ok)
-            fail_msg("%s", rows[i].text);
-        if (st != BW_OK)
-            assert_non_null(strstr(bw_ctx_message(w->ctx), "policy0"));
-        bw_cedar_policies_free(p);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,7 +231,6 @@ int main(void)
         world_test(test_authorize__extra_store_is_one_hierarchy_with_the_base),
         world_test(test_authorize__holds_the_request_against_the_schema),
         world_test(test_authorize__takes_a_context_that_was_read_before),
-        world_test(test_check_scopes__names_the_policy_at_fault),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

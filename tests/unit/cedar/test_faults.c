@@ -13,6 +13,12 @@ static const char text[] = "@id(\"a\") permit(principal is User in G::\"g\", act
                            "forbid(principal, action, resource) when { resource in "
                            "G::\"top\" && 1 + 2 * 3 == 0 };"
                            "permit(principal == ?principal, action, resource);";
+static const char valid[] =
+    "permit(principal in ?principal, action in [Action::\"all\"], resource) when { "
+    "(principal has r.q || principal has t && principal has r.q) && principal.r.q > 1 "
+    "&& [[true], [false]].contains([context has d]) && (if principal.hasTag(\"a\") then "
+    "{x: principal, y: 1} else {y: 2, x: resource}).x.n == 1 && ip(\"::1\").isIpv6() "
+    "};";
 static const char json[] =
     "{\"staticPolicies\":{\"p\":{\"effect\":\"forbid\",\"principal\":{\"op\":\"All\"},"
     "\"action\":{\"op\":\"All\"},\"resource\":{\"op\":\"is\","
@@ -51,7 +57,7 @@ static const char extra_json[] =
 
 typedef struct use {
     bw_ctx *ctx;
-    bw_cedar_policies *policies, *others;
+    bw_cedar_policies *policies, *others, *valid;
     bw_cedar_schema *schema, *other_schema;
     bw_cedar_entities *base, *extra;
     bw_cedar_answer answer;
@@ -62,6 +68,26 @@ static bw_status store(use *u, const char *source, bw_cedar_entities **out)
     bw_json *v = NULL;
     bw_status st = bw_json_parse(u->ctx, bw_str_c(source), BW_JSON_CEDAR, &v);
     return st == BW_OK ? bw_cedar_entities_parse(u->ctx, v, u->schema, out) : st;
+}
+
+/* Against both schemas, with levels: findings are made, none of them lost. */
+static bw_status validate(use *u)
+{
+    bw_cedar_validation v;
+    bw_cedar_validate_options level = {.level = 1};
+    bw_status st = bw_cedar_policies_validate(u->ctx, u->policies, u->schema, NULL, &v);
+    if (st != BW_OK)
+        return st;
+    assert_false(v.valid);
+    for (size_t i = 0; i < v.nfindings; i++)
+        if (!bw_cedar_finding_text(u->ctx, u->policies, &v.findings[i]))
+            return BW_ENOMEM;
+    st = bw_cedar_policies_validate(u->ctx, u->valid, u->schema, &level, &v);
+    if (st == BW_OK)
+        assert_true(v.valid);
+    return st == BW_OK ? bw_cedar_policies_validate(u->ctx, u->others, u->other_schema,
+                                                    &level, &v)
+                       : st;
 }
 
 static bw_status whole(use *u)
@@ -75,7 +101,9 @@ static bw_status whole(use *u)
     if (st == BW_OK)
         st = bw_cedar_policies_parse_json(u->ctx, BW_STR(json), &u->others);
     if (st == BW_OK)
-        st = bw_cedar_policies_check_scopes(u->ctx, u->policies, u->schema);
+        st = bw_cedar_policies_parse(u->ctx, BW_STR(valid), &u->valid);
+    if (st == BW_OK)
+        st = validate(u);
     if (st == BW_OK)
         st = store(u, base_json, &u->base);
     if (st == BW_OK)
@@ -116,6 +144,7 @@ static void step(void *arg)
     bw_cedar_entities_free(u.base);
     bw_cedar_policies_free(u.policies);
     bw_cedar_policies_free(u.others);
+    bw_cedar_policies_free(u.valid);
     bw_cedar_schema_free(u.schema);
     bw_cedar_schema_free(u.other_schema);
     bw_ctx_free(u.ctx);
