@@ -11,6 +11,14 @@
  * number and hash noted elsewhere (`audit verify --expect`). Signed checkpoints are a
  * later piece.
  *
+ * A request's event holds what asking its questions again needs: who (principal, tenant,
+ * seat, clearance, roles), purpose, safeguards and time; `policies` and `facts`, digests of
+ * kept texts (archive.h), and `…_end` where another set came into force meanwhile;
+ * `permitted`, sets with the list of classes that each was decided over (`of`, in the
+ * register, and the first `named` of the label sets in the request, which also say that
+ * Store was allowed); `allowed` and `denied`, decisions about one class, a collection
+ * (`on`) or the cell. An event from before these members lacks them and still reads.
+ *
  * Writer: one write(2) an event under `lock`, so kill -9 loses nothing that was
  * answered; events of writes and denials are also on the disk before the answer
  * (fdatasync by one leader for all who wait). A write that fails is taken back
@@ -70,10 +78,13 @@ void bw_audit_record_clear(bw_audit_record *a)
 }
 
 void bw_audit_add_permit(bw_audit_record *a, bw_action action, const uint8_t digest[16],
-                         size_t n)
+                         size_t n, const uint8_t *list, size_t named)
 {
+    static const uint8_t none[BW_LIST_DIGEST];
+    const uint8_t *of = list ? list : none;
     for (size_t i = 0; i < a->npermits; i++)
-        if (a->permits[i].action == action &&
+        if (a->permits[i].action == action && a->permits[i].named == named &&
+            memcmp(a->permits[i].list, of, BW_LIST_DIGEST) == 0 &&
             memcmp(a->permits[i].digest, digest, 16) == 0)
             return;
     if (a->npermits ==
@@ -89,29 +100,49 @@ void bw_audit_add_permit(bw_audit_record *a, bw_action action, const uint8_t dig
     }
     a->permits[a->npermits].action = action;
     memcpy(a->permits[a->npermits].digest, digest, 16);
+    memcpy(a->permits[a->npermits].list, of, BW_LIST_DIGEST);
+    a->permits[a->npermits].has_list = list != NULL;
+    a->permits[a->npermits].named = (uint32_t)named;
     a->permits[a->npermits++].n = (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX);
 }
 
-void bw_audit_add_denial(bw_audit_record *a, bw_action action,
-                         const bw_class_id *class_id, const bw_decision *d)
+/* "a, b" in the arena; "" when there are none, or no memory. */
+static bw_str joined(bw_ctx *ctx, const bw_str *names, size_t n)
 {
-    bw_buf names = {0};
-    if (a->ndenials == BW_AUDIT_DENIALS_MAX)
-        return; /* the first ones name the cause; the request fails as a whole */
-    for (size_t i = 0; i < d->npolicies && !d->allow; i++) {
-        if (i > 0)
-            bw_buf_puts(&names, ", ");
-        bw_buf_str(&names, d->policies[i]);
-    }
+    bw_buf b = {0};
     bw_str kept = BW_STR("");
-    if (!names.failed && bw_arena_str(a->ctx, bw_buf_view(&names), &kept) != BW_OK)
+    for (size_t i = 0; i < n; i++) {
+        bw_buf_puts(&b, i ? ", " : "");
+        bw_buf_str(&b, names[i]);
+    }
+    if (b.failed || bw_arena_str(ctx, bw_buf_view(&b), &kept) != BW_OK)
         kept = BW_STR("");
-    bw_buf_clear(&names);
-    a->denials[a->ndenials].action = action;
-    a->denials[a->ndenials].has_class = class_id != NULL;
-    if (class_id)
-        a->denials[a->ndenials].class_id = *class_id;
-    a->denials[a->ndenials++].policies = kept;
+    bw_buf_clear(&b);
+    return kept;
+}
+
+void bw_audit_add_decision(bw_audit_record *a, bw_action action,
+                           const bw_audit_subject *about, const bw_decision *d)
+{
+    bw_audit_decision *to = NULL;
+    if (d->allow && a->nallowed < BW_AUDIT_ALLOWED_MAX)
+        to = &a->allowed[a->nallowed++];
+    else if (d->allow)
+        a->more_allowed++;
+    else if (a->ndenials < BW_AUDIT_DENIALS_MAX)
+        to = &a->denials[a->ndenials++]; /* the first ones name the cause */
+    if (!to)
+        return;
+    *to = (bw_audit_decision){action, *about, BW_STR(""), BW_STR("")};
+    if (about->class_id) {
+        bw_class_id *id = bw_arena_alloc(a->ctx, sizeof *id);
+        if (id)
+            *id = *about->class_id;
+        to->about.class_id = id;
+    }
+    if (!d->allow)
+        to->policies = joined(a->ctx, d->policies, d->npolicies);
+    to->errors = joined(a->ctx, d->errors, d->nerrors);
 }
 
 void bw_audit_add_id(bw_audit_record *a, const bw_point_id *id,
@@ -170,17 +201,23 @@ static void put_text(bw_buf *b, const char *name, bw_str s)
     bw_buf_putc(b, '"');
 }
 
-static void put_decisions(bw_buf *b, const bw_audit_record *r)
+static void put_permits(bw_buf *b, const bw_audit_record *r)
 {
-    char hex[BW_CLASS_TEXT + 1];
+    char hex[2 * BW_LIST_DIGEST + 1];
     if (r->npermits > 0) {
         bw_json_put_key(b, "permitted");
         bw_buf_putc(b, '[');
         for (size_t i = 0; i < r->npermits; i++) {
             sodium_bin2hex(hex, sizeof hex, r->permits[i].digest, 16);
-            bw_buf_printf(b, "%s{\"action\":\"%s\",\"set\":\"%s\",\"classes\":%u}",
+            bw_buf_printf(b, "%s{\"action\":\"%s\",\"set\":\"%s\",\"classes\":%u",
                           i ? "," : "", bw_action_name(r->permits[i].action), hex,
                           r->permits[i].n);
+            sodium_bin2hex(hex, sizeof hex, r->permits[i].list, BW_LIST_DIGEST);
+            if (r->permits[i].has_list)
+                bw_buf_printf(b, ",\"of\":\"%s\"", hex);
+            if (r->permits[i].named > 0)
+                bw_buf_printf(b, ",\"named\":%u", r->permits[i].named);
+            bw_buf_putc(b, '}');
         }
         bw_buf_putc(b, ']');
     }
@@ -189,22 +226,96 @@ static void put_decisions(bw_buf *b, const bw_audit_record *r)
         bw_buf_printf(b, ",\"permitted_more\":{\"sets\":%llu,\"digest\":\"%s\"}",
                       (unsigned long long)r->more_permits, hex);
     }
-    if (r->ndenials > 0) {
-        bw_json_put_key(b, "denied");
+}
+
+static void put_class(bw_buf *b, const bw_class_id *id)
+{
+    char hex[BW_CLASS_TEXT + 1];
+    bw_class_id_hex(id, hex);
+    bw_buf_printf(b, "\"%s\"", hex);
+}
+
+static void put_decision(bw_buf *b, const bw_audit_decision *d, bool denied)
+{
+    bw_json_sep(b);
+    bw_buf_printf(b, "{\"action\":\"%s\"", bw_action_name(d->action));
+    if (d->about.class_id) {
+        bw_buf_puts(b, ",\"class\":");
+        put_class(b, d->about.class_id);
+    } else if (d->about.kind && strcmp(d->about.kind, "Collection") == 0) {
+        bw_json_put_key(b, "on"); /* even "": a list of collections is asked so */
+        bw_json_put_str(b, d->about.name);
+    } else if (d->about.kind) {
+        bw_buf_puts(b, ",\"cell\":true");
+    }
+    if (d->about.labels.len > 0) {
+        bw_json_put_key(b, "labels");
+        bw_buf_str(b, d->about.labels);
+    }
+    if (d->about.no_purpose)
+        bw_buf_puts(b, ",\"purpose\":\"\"");
+    if (denied) {
+        bw_json_put_key(b, "policies");
+        bw_json_put_str(b, d->policies);
+    }
+    if (d->errors.len > 0) {
+        bw_json_put_key(b, "errors");
+        bw_json_put_str(b, d->errors);
+    }
+    bw_buf_putc(b, '}');
+}
+
+static void put_decisions(bw_buf *b, const bw_audit_record *r)
+{
+    put_permits(b, r);
+    if (r->nnamed > 0) {
+        bw_json_put_key(b, "named");
         bw_buf_putc(b, '[');
-        for (size_t i = 0; i < r->ndenials; i++) {
-            bw_buf_printf(b, "%s{\"action\":\"%s\"", i ? "," : "",
-                          bw_action_name(r->denials[i].action));
-            if (r->denials[i].has_class) {
-                bw_class_id_hex(&r->denials[i].class_id, hex);
-                bw_buf_printf(b, ",\"class\":\"%s\"", hex);
-            }
-            bw_json_put_key(b, "policies");
-            bw_json_put_str(b, r->denials[i].policies);
-            bw_buf_putc(b, '}');
+        for (size_t i = 0; i < r->nnamed; i++) {
+            bw_json_sep(b);
+            put_class(b, &r->named[i]);
         }
         bw_buf_putc(b, ']');
     }
+    if (r->nallowed > 0) {
+        bw_json_put_key(b, "allowed");
+        bw_buf_putc(b, '[');
+        for (size_t i = 0; i < r->nallowed; i++)
+            put_decision(b, &r->allowed[i], false);
+        bw_buf_putc(b, ']');
+    }
+    if (r->more_allowed > 0) {
+        bw_json_put_key(b, "allowed_more");
+        bw_json_put_u64(b, r->more_allowed);
+    }
+    if (r->ndenials > 0) {
+        bw_json_put_key(b, "denied");
+        bw_buf_putc(b, '[');
+        for (size_t i = 0; i < r->ndenials; i++)
+            put_decision(b, &r->denials[i], true);
+        bw_buf_putc(b, ']');
+    }
+}
+
+static void put_words(bw_buf *b, const char *name, const bw_str *words, size_t n)
+{
+    bw_json_put_key(b, name);
+    bw_buf_putc(b, '[');
+    for (size_t i = 0; i < n; i++) {
+        bw_json_sep(b);
+        bw_json_put_str(b, words[i]);
+    }
+    bw_buf_putc(b, ']');
+}
+
+/* What the key proved when it was used: a record may be replaced later. */
+static void put_who(bw_buf *b, const bw_principal *p)
+{
+    bw_json_put_key(b, "seat");
+    bw_json_put_str(b, p->seat);
+    bw_json_put_key(b, "clearance");
+    bw_json_put_u64(b, p->clearance);
+    put_words(b, "roles", p->roles, p->nroles);
 }
 
 static void put_members(bw_buf *b, const bw_audit_record *r)
@@ -217,6 +328,8 @@ static void put_members(bw_buf *b, const bw_audit_record *r)
     put_text(b, "key", r->key_id);
     put_text(b, "principal", r->principal);
     put_text(b, "tenant", r->tenant);
+    if (r->who && strcmp(r->event, "begin") != 0) /* its request event says it */
+        put_who(b, r->who);
     put_text(b, "method", r->method);
     if (r->pattern)
         put_text(b, "route", bw_str_c(r->pattern));
@@ -226,15 +339,8 @@ static void put_members(bw_buf *b, const bw_audit_record *r)
     if (r->action)
         put_text(b, "action", bw_str_c(r->action));
     put_text(b, "purpose", r->purpose);
-    if (r->nsafeguards > 0) {
-        bw_json_put_key(b, "safeguards");
-        bw_buf_putc(b, '[');
-        for (size_t i = 0; i < r->nsafeguards; i++) {
-            bw_json_sep(b);
-            bw_json_put_str(b, r->safeguards[i]);
-        }
-        bw_buf_putc(b, ']');
-    }
+    if (r->nsafeguards > 0)
+        put_words(b, "safeguards", r->safeguards, r->nsafeguards);
     put_decisions(b, r);
     if (r->policy_version) {
         bw_json_put_key(b, "policy_version");
@@ -246,6 +352,8 @@ static void put_members(bw_buf *b, const bw_audit_record *r)
     }
     put_text(b, "policies", r->policy_digest);
     put_text(b, "facts", r->facts_digest);
+    put_text(b, "policies_end", r->policy_digest_end);
+    put_text(b, "facts_end", r->facts_digest_end);
     put_text(b, "catalogue", r->catalogue_version);
     if (r->status) {
         bw_json_put_key(b, "status");

@@ -6,6 +6,7 @@
 #define BW_AUDIT_H
 #include "../policies/decision.h"
 #include "http.h"
+#include "register.h"
 
 typedef struct bw_audit bw_audit;
 
@@ -15,8 +16,24 @@ enum {
     BW_AUDIT_IDS_MAX = 2000,   /* ids written out; all are counted and hashed */
     BW_AUDIT_PERMITS_MAX = 32, /* sets written out; more are counted and hashed */
     BW_AUDIT_DENIALS_MAX = 16,
+    BW_AUDIT_ALLOWED_MAX = 32, /* decisions on single objects; more are counted */
     BW_AUDIT_TEXT_MAX = 256 /* bytes kept of anything that a client chose */
 };
+
+/* What a single decision was about: a class, a collection or the cell. */
+typedef struct bw_audit_subject {
+    const bw_class_id *class_id; /* NULL: kind says what */
+    bw_str labels; /* of a class that the register may not have; or none */
+    const char *kind; /* "Collection", "Node" */
+    bw_str name;
+    bool no_purpose; /* asked without the caller's purpose (Embed at ingest) */
+} bw_audit_subject;
+
+typedef struct bw_audit_decision {
+    bw_action action;
+    bw_audit_subject about; /* class_id: into the arena */
+    bw_str policies, errors; /* names with ", " between; "" = none */
+} bw_audit_decision;
 
 /* What one request leaves; filled by the gate and the handler, in the request's arena.
  */
@@ -24,25 +41,25 @@ struct bw_audit_record {
     bw_ctx *ctx;
     const char *event; /* "request", "begin" (a write is about to run), "refused", … */
     bw_str key_id, principal, tenant, method, path, collection, purpose;
+    const bw_principal *who; /* the facts that the key proved, or NULL */
     const char *pattern; /* of the route, or NULL */
     const char *action;  /* Cedar's name, or NULL */
     const bw_str *safeguards;
     size_t nsafeguards;
     struct {
         bw_action action;
-        uint8_t digest[16];
-        uint32_t n;
+        uint8_t digest[16], list[BW_LIST_DIGEST];
+        uint32_t n, named; /* named: how many of `named` were candidates as well */
+        bool has_list;     /* the register has the list that the set was decided over */
     } permits[BW_AUDIT_PERMITS_MAX];
     size_t npermits;
     uint64_t more_permits;
     uint8_t more_digest[16]; /* a chain over them, in order */
-    struct {
-        bw_action action;
-        bw_class_id class_id;
-        bool has_class;
-        bw_str policies; /* names with ", " between; "" = nothing permits it */
-    } denials[BW_AUDIT_DENIALS_MAX];
-    size_t ndenials;
+    bw_audit_decision allowed[BW_AUDIT_ALLOWED_MAX], denials[BW_AUDIT_DENIALS_MAX];
+    size_t nallowed, ndenials;
+    uint64_t more_allowed;
+    const bw_class_id *named; /* classes of label sets in the request; Store allowed */
+    size_t nnamed;
     bw_buf ids; /* JSON list members */
     bw_class_id ids_class;
     uint64_t nids;
@@ -50,6 +67,7 @@ struct bw_audit_record {
     uint64_t policy_version,
         policy_version_end; /* end: another when it changed meanwhile */
     bw_str policy_digest, facts_digest, catalogue_version;
+    bw_str policy_digest_end, facts_digest_end; /* where the version is another */
     uint64_t request_id, folded;
     int status;
     int64_t now_ns;
@@ -57,10 +75,11 @@ struct bw_audit_record {
 
 void bw_audit_record_init(bw_audit_record *a, bw_ctx *ctx, const char *event);
 void bw_audit_record_clear(bw_audit_record *a);
+/* list: the register's digest of the classes that it was decided over, or NULL. */
 void bw_audit_add_permit(bw_audit_record *a, bw_action action, const uint8_t digest[16],
-                         size_t n);
-void bw_audit_add_denial(bw_audit_record *a, bw_action action,
-                         const bw_class_id *class_id, const bw_decision *d);
+                         size_t n, const uint8_t *list, size_t named);
+void bw_audit_add_decision(bw_audit_record *a, bw_action action,
+                           const bw_audit_subject *about, const bw_decision *d);
 
 /* Opens (or makes) the folder; a tail that a crash tore is cut and the cut is recorded.
  * BW_ECORRUPT when the last file's chain does not hold. */

@@ -138,6 +138,19 @@ static bw_status fill_caller(bw_ctx *ctx, const bw_gate_input *in, bw_caller *c)
 
 /* ---- one request ---- */
 
+/* Version and digests as one. */
+static void in_force(bw_server *s, bw_ctx *ctx, uint64_t *version, bw_str *policies,
+                     bw_str *facts)
+{
+    bw_require(pthread_rwlock_rdlock(&s->policy_lock) == 0);
+    *version = bw_authority_version(s->authority);
+    const char *p = bw_arena_printf(ctx, "%s", s->policy_digest);
+    const char *f = bw_arena_printf(ctx, "%s", s->facts_digest);
+    bw_require(pthread_rwlock_unlock(&s->policy_lock) == 0);
+    *policies = bw_str_c(p);
+    *facts = bw_str_c(f);
+}
+
 static void open_record(gate_request *g, const bw_gate_input *in)
 {
     bw_audit_record *a = &g->record;
@@ -156,14 +169,8 @@ static void open_record(gate_request *g, const bw_gate_input *in)
         a->tenant = s->dev_caller.principal.tenant;
     }
     if (s->authority) {
-        bw_server *w = g->pub.server;
-        bw_require(pthread_rwlock_rdlock(&w->policy_lock) == 0);
-        a->policy_version = bw_authority_version(s->authority);
-        const char *copy = bw_arena_printf(in->ctx, "%s", w->policy_digest);
-        const char *facts = bw_arena_printf(in->ctx, "%s", w->facts_digest);
-        bw_require(pthread_rwlock_unlock(&w->policy_lock) == 0);
-        a->policy_digest = bw_str_c(copy);
-        a->facts_digest = bw_str_c(facts);
+        in_force(g->pub.server, in->ctx, &a->policy_version, &a->policy_digest,
+                 &a->facts_digest);
         a->catalogue_version = bw_catalogue_version(s->catalogue);
     }
     g->pub.audit = a;
@@ -228,6 +235,7 @@ static bw_status prepare(gate_request *g, const bw_gate_input *in, int *http)
     g->record.purpose = g->caller.purpose;
     g->record.safeguards = g->caller.safeguards;
     g->record.nsafeguards = g->caller.nsafeguards;
+    g->record.who = &g->caller.principal;
     if (in->refuse_status) {
         *http = in->refuse_status;
         return bw_fail(r->ctx, BW_EINVALID, "%s", in->refuse_text);
@@ -306,9 +314,12 @@ static bw_status close_record(gate_request *g, const bw_response *out)
     if (r->route && r->route->access == BW_ROUTE_OPEN)
         return BW_OK; /* health: no principal, no data, no record */
     g->record.status = status;
-    if (r->server->authority)
-        g->record.policy_version_end = bw_authority_version(r->server->authority);
-    return bw_audit_write(r->ctx, r->server->audit, &g->record, write || denial);
+    if (r->server->authority &&
+        bw_authority_version(r->server->authority) != g->record.policy_version)
+        in_force(r->server, r->ctx, &g->record.policy_version_end,
+                 &g->record.policy_digest_end, &g->record.facts_digest_end);
+    bw_status s = bw_gate__name_classes(g);
+    return s != BW_OK ? s : bw_audit_write(r->ctx, r->server->audit, &g->record, write || denial);
 }
 
 void bw_gate_serve(bw_server *s, const bw_gate_input *in, bw_response *out)

@@ -54,11 +54,9 @@ static const char *names_of(bw_ctx *ctx, const bw_decision *d)
     return text;
 }
 
-static bw_status denied(bw_request *r, bw_action action, const bw_class_id *class_id,
-                        const bw_decision *d)
+static bw_status refusal(bw_request *r, bw_action action, const bw_decision *d)
 {
     const char *names = names_of(r->ctx, d);
-    bw_audit_add_denial(r->audit, action, class_id, d);
     if (!names)
         return bw_fail(r->ctx, BW_EDENIED,
                        "Denied: no policy permits %s of these labels to this key here",
@@ -66,6 +64,47 @@ static bw_status denied(bw_request *r, bw_action action, const bw_class_id *clas
     return bw_fail(r->ctx, BW_EDENIED,
                    "Denied by policy %s: %s is not allowed for these labels here",
                    names, bw_action_name(action));
+}
+
+/* labels: of a class that nothing stored has, or none. */
+static bw_status denied(bw_request *r, bw_action action, const bw_class_id *class_id,
+                        bw_str labels, const bw_decision *d)
+{
+    bw_audit_add_decision(r->audit, action,
+                          &(bw_audit_subject){.class_id = class_id, .labels = labels}, d);
+    return refusal(r, action, d);
+}
+
+bw_status bw_gate__name_classes(gate_request *g)
+{
+    if (g->nclasses == 0)
+        return BW_OK;
+    bw_class_id *ids = bw_arena_calloc(g->pub.ctx, g->nclasses, sizeof *ids);
+    if (!ids)
+        return bw_fail_nomem(g->pub.ctx);
+    for (size_t i = 0; i < g->nclasses; i++)
+        ids[i] = g->classes[i].id;
+    g->record.named = ids;
+    g->record.nnamed = g->nclasses;
+    return BW_OK;
+}
+
+bw_status bw_gate_decide(bw_request *r, bw_action action, const bw_class_id *class_id)
+{
+    bw_question q;
+    bw_decision d;
+    bw_str text;
+    bw_status s = r->server->config.dev ? BW_OK : bw_gate_label_text(r, class_id, &text);
+    if (s != BW_OK || r->server->config.dev)
+        return s;
+    bw_gate__question(r, action, &q);
+    q.purpose = BW_STR("");
+    s = bw_decide_class(r->ctx, r->server->authority, &q, class_id, text, &d);
+    if (s != BW_OK)
+        return s;
+    bw_audit_subject about = {.class_id = class_id, .no_purpose = true};
+    bw_audit_add_decision(r->audit, action, &about, &d);
+    return d.allow ? BW_OK : refusal(r, action, &d);
 }
 
 /* The collection that an alias stands for; any other name stays. A rule that names a
@@ -97,10 +136,11 @@ bw_status bw_gate__object(bw_request *r, bw_action action, const char *kind,
                               r->caller->principal.tenant, name, &d);
     if (st != BW_OK)
         return st;
+    bw_audit_add_decision(r->audit, action,
+                          &(bw_audit_subject){.kind = kind, .name = name}, &d);
     if (d.allow)
         return BW_OK;
     const char *names = names_of(r->ctx, &d);
-    bw_audit_add_denial(r->audit, action, NULL, &d);
     if (!names)
         return bw_fail(r->ctx, BW_EDENIED,
                        "Forbidden: no policy permits %s to this key",
@@ -202,7 +242,14 @@ typedef struct candidates { /* classes that a decision is asked for, sorted, wit
     bw_class_id *ids;
     bw_str *texts;
     size_t n;
+    uint8_t list[BW_LIST_DIGEST]; /* the register's name of the collection's classes */
+    size_t named;                 /* by the request, and candidates as well */
 } candidates;
+
+static bw_status listed_text(void *arg, const bw_class_id *id, bw_str *out)
+{
+    return class_text(arg, id, out);
+}
 
 static int by_id(const void *a, const void *b)
 {
@@ -216,10 +263,15 @@ static bw_status candidates_get(bw_request *r, const bw_collection_info *info,
     gate_request *g = gate_of(r);
     const bw_class_id *have;
     size_t n = 0;
+    uint64_t version;
     bw_status s = bw_collection_classes(r->ctx, r->server->engine, info->tenant,
-                                        info->name, &have, &n, NULL);
+                                        info->name, &have, &n, &version);
+    if (s == BW_OK)
+        s = bw_register_list(r->ctx, r->server->classes, info->uid, version, have, n,
+                             listed_text, r, out->list);
     if (s != BW_OK)
         return s;
+    out->named = g->nclasses;
     out->ids = bw_arena_calloc(r->ctx, n + g->nclasses + 1, sizeof *out->ids);
     out->texts = bw_arena_calloc(r->ctx, n + g->nclasses + 1, sizeof *out->texts);
     if (!out->ids || !out->texts)
@@ -275,7 +327,8 @@ static bw_status permit_of(bw_request *r, const candidates *c, bw_action action,
         if (st != BW_OK)
             return st;
     }
-    bw_audit_add_permit(r->audit, action, digest, out->n);
+    bw_audit_add_permit(r->audit, action, digest, out->n,
+                        s->config.dev ? NULL : c->list, c->named);
     return BW_OK;
 }
 
@@ -421,8 +474,10 @@ bw_status bw_gate_class(bw_request *r, const bw_collection_info *info,
     if (s != BW_OK)
         return s;
     if (!d.allow)
-        return denied(r, BW_ACTION_STORE, &id, &d);
+        return denied(r, BW_ACTION_STORE, &id, canonical, &d);
     s = bw_class_put(r->ctx, srv->engine, &id, canonical);
+    if (s == BW_OK)
+        s = bw_register_class(r->ctx, srv->classes, &id, canonical);
     if (s == BW_OK)
         s = remember(g, bytes, &id, canonical);
     if (s == BW_OK)
@@ -449,7 +504,7 @@ bw_status bw_gate_denied(bw_request *r, const bw_class_id *class_id, bw_action a
     if (d.allow) /* the engine saw a set in which the class was missing: never say
                     "allowed" */
         memset(&d, 0, sizeof d);
-    return denied(r, action, class_id, &d);
+    return denied(r, action, class_id, BW_STR(""), &d);
 }
 
 /* A hold is the one fact about hidden data that a caller may come to feel: destroying
@@ -465,7 +520,7 @@ static bw_status drop_one(bw_request *r, const candidates *c, size_t i, bool vis
     if (s != BW_OK || d.allow)
         return s;
     return visible || d.npolicies > 0 || d.nerrors > 0
-               ? denied(r, BW_ACTION_DELETE, &c->ids[i], &d)
+               ? denied(r, BW_ACTION_DELETE, &c->ids[i], BW_STR(""), &d)
                : BW_OK;
 }
 

@@ -28,5 +28,7 @@ static inline gate_request *gate_of(bw_request *r)
 BW_MUST_USE bw_status bw_gate__object(bw_request *r, bw_action action, const char *kind,
                                       bw_str name);
 void bw_gate__question(const bw_request *r, bw_action action, bw_question *out);
+/* The classes that the request named, into its record. */
+BW_MUST_USE bw_status bw_gate__name_classes(gate_request *g);
 void bw_gate__clear(gate_request *g);
 #endif

@@ -96,6 +96,9 @@ BW_MUST_USE bw_status bw_gate_access(bw_request *r, bw_str collection, bw_collec
  * Cached per request for equal `given` bytes. */
 BW_MUST_USE bw_status bw_gate_class(bw_request *r, const bw_collection_info *info, const bw_json *given,
                                     bw_class_id *out);
+/* One decision about a class that the request named, without its purpose; recorded.
+ * BW_EDENIED with the policies' names. */
+BW_MUST_USE bw_status bw_gate_decide(bw_request *r, bw_action action, const bw_class_id *class_id);
 /* After bw_write returned BW_EDENIED: the message with the policies that forbid `action` on it. */
 bw_status bw_gate_denied(bw_request *r, const bw_class_id *class_id, bw_action action);
 /* ManageCollection on one collection, by its name or an alias, for calls that name it in

@@ -485,6 +485,8 @@ static bw_status open_parts(bw_ctx *ctx, bw_server *s)
         st = bw_audit_open(ctx, audit, s->config.audit_segment_bytes, &s->audit);
     if (st == BW_OK)
         st = open_engine(ctx, s);
+    if (st == BW_OK && !s->config.dev)
+        st = bw_register_open(ctx, audit, &s->classes);
     if (st == BW_OK)
         st = s->config.dev ? open_dev(ctx, s) : open_policies(ctx, s);
     if (st == BW_OK && s->config.model_folder.len > 0) {
@@ -536,6 +538,7 @@ void bw_server_close(bw_server *s)
     bw_engine_close(s->engine);
     bw_authority_free(s->authority);
     bw_catalogue_free(s->catalogue);
+    bw_register_close(s->classes);
     bw_audit_close(s->audit);
     bw_keys_close(s->keys);
     bw_secret_close(s->subject_secret);

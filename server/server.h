@@ -38,6 +38,7 @@ struct bw_server {
     struct bw_encoder *encoder;
     bw_keys *keys; /* NULL with --dev */
     bw_audit *audit;
+    bw_register *classes; /* what the log's classes mean; NULL with --dev */
     unsigned char *subject_secret; /* keys the hashes of data subjects' ids */
     bw_counters counters;
     const bw_route *tables[4];

@@ -310,22 +310,7 @@ static bw_status find_collection(ingest *x)
  * none is put before the policies. */
 static bw_status decide_embed(ingest *x)
 {
-    bw_question q;
-    bw_decision d;
-    bw_str labels;
-    bw_request *r = x->r;
-    if (r->caller->open)
-        return BW_OK;
-    bw_status s = bw_gate_label_text(r, &x->source.class_id, &labels);
-    if (s)
-        return s;
-    bw_gate__question(r, BW_ACTION_EMBED, &q);
-    q.purpose = BW_STR("");
-    s = bw_decide_class(x->ctx, bw_server_authority(r->server), &q, &x->source.class_id,
-                        labels, &d);
-    if (s || d.allow)
-        return s;
-    return bw_gate_denied(r, &x->source.class_id, BW_ACTION_EMBED);
+    return bw_gate_decide(x->r, BW_ACTION_EMBED, &x->source.class_id);
 }
 
 /* ---- what is there of the source ---- */

@@ -150,7 +150,7 @@ static void test_audit__no_permitted_set_is_left_out(void **state)
         for (int i = 0; i < SETS; i++) {
             uint8_t digest[16] = {(uint8_t)i};
             digest[15] = turn == 2 && i == SETS - 3;
-            bw_audit_add_permit(&r, BW_ACTION_QUERY, digest, 7);
+            bw_audit_add_permit(&r, BW_ACTION_QUERY, digest, 7, NULL, 0);
         }
         assert_int_equal(bw_audit_write(f->ctx, a, &r, true), BW_OK);
         bw_audit_record_clear(&r);
