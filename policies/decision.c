@@ -76,7 +76,8 @@ bw_status bw_class__prepare(bw_ctx *ctx, bw_authority *a, bw_str tenant,
         return bw_fail_nomem(ctx);
     bw_kept__init(&e->head, bytes);
     memcpy(e->hex, hex, sizeof hex);
-    st = bw_class__entity(ctx, a->schema, hex, &labels, (char *)e + HEAD, &e->store);
+    st = bw_class__entity(ctx, a->schema, hex, &labels, NULL, (char *)e + HEAD,
+                          &e->store);
     if (st != BW_OK) {
         bw_kept__release(&e->head);
         return st;

@@ -268,12 +268,12 @@ size_t bw_class__entity_bytes(const char *hex, const bw_labels *labels)
 }
 
 bw_status bw_class__entity(bw_ctx *ctx, const bw_cedar_schema *schema, const char *hex,
-                           const bw_labels *labels, void *block,
-                           bw_cedar_entities **out)
+                           const bw_labels *labels, const bw_cedar_entities *with,
+                           void *block, bw_cedar_entities **out)
 {
     bw_cedar_field f[FIELDS_MAX];
     bw_cedar_entity e = class_entity(hex, labels, f);
-    return bw_cedar_entities_make(ctx, schema, &e, 1, NULL, block, out);
+    return bw_cedar_entities_make(ctx, schema, &e, 1, with, block, out);
 }
 
 /* What is known about this cell comes from its configuration, not from a caller: its

@@ -35,9 +35,11 @@ BW_MUST_USE bw_status bw_question__entities(bw_ctx *ctx, const bw_cedar_schema *
 BW_MUST_USE bw_status bw_question__context(bw_ctx *ctx, const bw_question *q,
                                            const bw_place *here, bool reads_now,
                                            const bw_cedar_value **out);
-/* The store of one class, in a block of bw_class__entity_bytes. */
+/* The store of one class, in a block of bw_class__entity_bytes; or (block NULL) in ctx's
+ * arena, with what `with` holds besides. */
 size_t bw_class__entity_bytes(const char *hex, const bw_labels *labels);
 BW_MUST_USE bw_status bw_class__entity(bw_ctx *ctx, const bw_cedar_schema *schema,
                                        const char *hex, const bw_labels *labels,
-                                       void *block, bw_cedar_entities **out);
+                                       const bw_cedar_entities *with, void *block,
+                                       bw_cedar_entities **out);
 #endif
