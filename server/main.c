@@ -10,7 +10,7 @@ static const char help[] =
     "  init          make a data folder and its first administrator's key\n"
     "  key           add, list or revoke API keys\n"
     "  config        print the configuration with its documentation\n"
-    "  policy        check a policy set, or test it on requests\n"
+    "  policy        check and test policy sets, put them together from packs\n"
     "  catalogue     countries, zones and adequacy: show, gaps, check, diff\n"
     "  audit         verify an audit log offline\n"
     "  doctor        look for what would keep a cell from serving well\n"

@@ -153,7 +153,11 @@ static void test_shipped_packs__have_heads_and_sources_and_are_valid(void **stat
     assert_true(out.len > 0);
     print_message("%zu packs, %zu policies\n", packs, policies);
     assert_true(packs >= 20 && policies >= 50);
-    out = pack_compose(ctx, &BW_STR("all"), 1);
+    const bw_str sets[] = {BW_STR("all"), BW_STR("air-gap")}; /* no pack is forgotten in "all" */
+    bw_cedar_policies *p;
+    assert_int_equal(bw_cedar_policies_parse(ctx, pack_compose(ctx, sets, 2), &p), BW_OK);
+    assert_int_equal(bw_cedar_policies_count(p), policies);
+    bw_cedar_policies_free(p);
     bw_ctx_free(ctx);
 }
 
