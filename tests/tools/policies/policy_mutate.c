@@ -1,7 +1,8 @@
 /* Do the tests of the packs notice a broken rule? For each policy of each pack: every
  * small way to break it (drop or negate a clause, a conjunct, an atom; swap && and ||,
- * < and <=, permit and forbid; widen the scope; drop a word of a list; drop the policy),
- * one at a time, and the cases of packs/tests/NAME.json against the broken set.
+ * < and <=, dest and at, permit and forbid; widen the scope; drop a word of a list; drop
+ * the policy), one at a time, and the cases of packs/tests/NAME.json against the broken
+ * set.
  *
  *   policy_mutate PACKS_FOLDER [-v] [NAME…]
  *
@@ -146,9 +147,14 @@ static void put_call(printer *p, const bw_cedar__expr *e)
 
 static void put_get(printer *p, const bw_cedar__expr *e)
 {
+    bw_str name = e->u.names[0];
     put_expr(p, e->child[0], false);
     bw_buf_putc(&p->out, '[');
-    put_string(&p->out, e->u.names[0]);
+    if (bw_str_is(name, "dest") && here(p, "dest to at", e->offset))
+        name = BW_STR("at");
+    else if (bw_str_is(name, "at") && here(p, "at to dest", e->offset))
+        name = BW_STR("dest");
+    put_string(&p->out, name);
     bw_buf_putc(&p->out, ']');
 }
 
