@@ -195,8 +195,11 @@ static bw_status topic_of(bw_explaining *x, const bw_what_if *w, topic *out,
         bw_class_id id;
         bw_cedar_entities *class;
         char *hex = bw_arena_alloc(x->scratch, BW_CLASS_TEXT + 1);
+        bw_labels again;
         bw_status st = hex ? bw_labels_canonical(x->scratch, &w->labels, &text)
                            : bw_fail_nomem(x->scratch);
+        if (st == BW_OK) /* a change may leave what is no label set */
+            st = bw_labels_from_canonical(x->scratch, text, &again);
         if (st != BW_OK)
             return st;
         bw_labels_class_id(text, &id);
