@@ -50,6 +50,26 @@ static void labels_step(void *arg)
     bw_ctx_free(ctx);
 }
 
+/* Lists and accounts: whole, or BW_ENOMEM. */
+static void catalogue_tell(bw_ctx *ctx, const bw_catalogue *c)
+{
+    bw_catalogue_scope all = {.entities = BW_STR("[{\"uid\":{\"type\":\"Bw::Node\",\"id\":\"n\"},\"attrs\":{},\"parents\":[]}]")};
+    bw_catalogue_gap *gaps;
+    size_t n = 0;
+    bw_buf shown = {0}, diff = {0};
+    bw_status st = bw_catalogue_gaps(ctx, c, &all, &gaps, &n);
+    assert_true(st == (failing_hit ? BW_ENOMEM : BW_OK));
+    if (st == BW_OK)
+        st = bw_catalogue_stale(ctx, c, BW_STR("2028-01-01"), 1, &gaps, &n);
+    if (st == BW_OK)
+        st = bw_catalogue_show(ctx, c, (bw_str){0}, &shown);
+    if (st == BW_OK)
+        st = bw_catalogue_diff(ctx, c, c, &diff, &n);
+    assert_true(st == (failing_hit ? BW_ENOMEM : BW_OK));
+    bw_buf_clear(&shown);
+    bw_buf_clear(&diff);
+}
+
 static void catalogue_step(void *arg)
 {
     (void)arg;
@@ -58,6 +78,8 @@ static void catalogue_step(void *arg)
         bw_catalogue *c = NULL;
         bw_status st = bw_catalogue_parse(ctx, BW_STR(small_catalogue), BW_STR("{\"countries\":[{\"code\":\"XX\"" SOURCED "}]}"), &c);
         assert_true(st == (failing_hit ? BW_ENOMEM : BW_OK));
+        if (st == BW_OK)
+            catalogue_tell(ctx, c);
         bw_catalogue_free(c);
     }
     bw_ctx_free(ctx);
