@@ -1,5 +1,5 @@
 """Our Cedar against the reference engine on random cases: decisions, reasons, errors, what
-is refused, and which damaged texts still parse. Skipped where the engine's Python package
+is refused, which policies validate strictly, and which damaged texts still parse. Skipped where the engine's Python package
 is missing. BW_CASES sets the count (20,000 by night), BW_SEED the seed, BW_CEDAR_KEEP a
 folder to leave the cases in."""
 
@@ -12,6 +12,7 @@ import subprocess
 import pytest
 
 from cedar_cases import SCHEMA, Gen, dump, text
+from cedar_typed import Typed
 
 cedarpy = pytest.importorskip("cedarpy")
 COUNT = int(os.environ.get("BW_CASES", "20000" if os.environ.get("BW_NIGHTLY") else "400"))
@@ -102,4 +103,22 @@ def test_extension_texts_are_taken_or_not_as_there(tmp_path):
         rows += [{"fn": fn, "arg": s, "ok": i not in bad} for i, (fn, s) in enumerate(batch)]
     assert 0.2 < sum(r["ok"] for r in rows) / len(rows) < 0.95
     dump(tmp_path / "ext.jsonl", rows)
+    assert runner(tmp_path) == len(rows)
+
+
+def test_policies_validate_or_not_as_there(tmp_path):
+    g = Typed(random.Random(SEED + 3))
+    rows, dropped = [], 0
+    while len(rows) < COUNT:
+        schema = g.world()
+        handle = cedarpy.Schema.from_str(schema)
+        for policy in (g.policy() for _ in range(20)):
+            if not accepts("text", policy):
+                dropped += 1
+                continue
+            rows.append({"id": f"typed-{len(rows)}", "policies": policy, "schema": schema, "entities": [], "requests": [],
+                         "shouldValidate": cedarpy.validate_policies(policy, handle).validation_passed})
+    assert dropped < COUNT / 20
+    assert 0.5 < sum(r["shouldValidate"] for r in rows) / len(rows) < 0.9
+    dump(tmp_path / "typed.jsonl", rows)
     assert runner(tmp_path) == len(rows)
