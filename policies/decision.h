@@ -118,11 +118,12 @@ typedef struct bw_directory { /* the classes of one collection, as their owner g
     bw_status (*label_text)(void *user, bw_ctx *ctx, const bw_class_id *id, bw_str *out);
     void *user;
 } bw_directory;
+/* BLAKE2b-128 of the ids' bytes, in order, and of nothing else: the log keeps it, and a replay
+ * must be able to make it again. */
+void bw_permit_digest(const bw_permit *p, uint8_t digest[16]);
 typedef struct bw_permitted {
     bw_permit permit; /* classes is never NULL */
-    /* BLAKE2b-128 of the permitted ids' bytes, in order, and of nothing else: the log keeps it,
-     * and a replay must be able to make it again. */
-    uint8_t digest[16];
+    uint8_t digest[16]; /* bw_permit_digest */
 } bw_permitted;
 /* The classes of the directory that are allowed; counted, immutable. Kept by (question, rules,
  * directory) and dropped when any of them changes; no heap and no copy then. A class that cannot

@@ -21,6 +21,12 @@ void bw_permitted_release(const bw_permitted *p)
         bw_kept__release((bw_kept *)((uintptr_t)p - offsetof(kept_set, p)));
 }
 
+void bw_permit_digest(const bw_permit *p, uint8_t digest[16])
+{
+    bw_require(crypto_generichash(digest, 16, (const unsigned char *)p->classes,
+                                  p->n * sizeof *p->classes, NULL, 0) == 0);
+}
+
 typedef struct filling { /* one set under way */
     bw_ctx *ctx;
     bw_authority *a;
@@ -116,14 +122,15 @@ static bw_status make(filling *f, bw_answer_key *key, kept_set **out)
     uint64_t version = d->version;
     size_t n;
     kept_set *set = NULL;
+    /* Classes that the caller may not see must not cost its budget. */
+    bw_arena_mark mark = bw_arena_mark_get(f->ctx);
     bw_status st = d->list(d->user, f->ctx, &classes, &n, &version);
     if (st == BW_OK)
         st = filled(f, classes, n, &set);
+    bw_arena_release(f->ctx, mark);
     if (st != BW_OK)
         return st;
-    bw_require(crypto_generichash(set->p.digest, sizeof set->p.digest,
-                                  (const unsigned char *)set->classes,
-                                  set->p.permit.n * sizeof *classes, NULL, 0) == 0);
+    bw_permit_digest(&set->p.permit, set->p.digest);
     if (version) {
         bw_topic topic = {.kind = BW_TOPIC_CLASSES, .directory = version};
         bw_question__key(f->q, &topic, bw_rules__stamp(f->rules), key);

@@ -29,6 +29,8 @@ void bw_gate__clear(gate_request *g)
 {
     bw_map_free(g->given);
     g->given = NULL;
+    while (g->nheld > 0)
+        bw_permitted_release(g->held[--g->nheld]);
     bw_audit_record_clear(&g->record);
 }
 
@@ -71,7 +73,8 @@ static bw_status denied(bw_request *r, bw_action action, const bw_class_id *clas
                         bw_str labels, const bw_decision *d)
 {
     bw_audit_add_decision(r->audit, action,
-                          &(bw_audit_subject){.class_id = class_id, .labels = labels}, d);
+                          &(bw_audit_subject){.class_id = class_id, .labels = labels},
+                          d);
     return refusal(r, action, d);
 }
 
@@ -92,19 +95,34 @@ bw_status bw_gate__name_classes(gate_request *g)
 bw_status bw_gate_decide(bw_request *r, bw_action action, const bw_class_id *class_id)
 {
     bw_question q;
-    bw_decision d;
+    const bw_decision *d;
     bw_str text;
-    bw_status s = r->server->config.dev ? BW_OK : bw_gate_label_text(r, class_id, &text);
+    bw_status s =
+        r->server->config.dev ? BW_OK : bw_gate_label_text(r, class_id, &text);
     if (s != BW_OK || r->server->config.dev)
         return s;
     bw_gate__question(r, action, &q);
     q.purpose = BW_STR("");
-    s = bw_decide_class(r->ctx, r->server->authority, &q, class_id, text, &d);
+    s = bw_decision_acquire(r->ctx, r->server->authority, &q, class_id, text, &d);
     if (s != BW_OK)
         return s;
     bw_audit_subject about = {.class_id = class_id, .no_purpose = true};
-    bw_audit_add_decision(r->audit, action, &about, &d);
-    return d.allow ? BW_OK : refusal(r, action, &d);
+    bw_audit_add_decision(r->audit, action, &about, d);
+    if (!d->allow)
+        s = refusal(r, action, d);
+    bw_decision_release(d);
+    return s;
+}
+
+static bw_status forbidden(bw_request *r, bw_action action, const bw_decision *d)
+{
+    const char *names = names_of(r->ctx, d);
+    if (!names)
+        return bw_fail(r->ctx, BW_EDENIED,
+                       "Forbidden: no policy permits %s to this key",
+                       bw_action_name(action));
+    return bw_fail(r->ctx, BW_EDENIED, "Forbidden: %s is denied by policy %s",
+                   bw_action_name(action), names);
 }
 
 /* The collection that an alias stands for; any other name stays. A rule that names a
@@ -124,7 +142,7 @@ bw_status bw_gate__object(bw_request *r, bw_action action, const char *kind,
 {
     bw_server *s = r->server;
     bw_question q;
-    bw_decision d;
+    const bw_decision *d;
     if (s->config.dev)
         return BW_OK;
     bw_gate__question(r, action, &q);
@@ -132,21 +150,16 @@ bw_status bw_gate__object(bw_request *r, bw_action action, const char *kind,
     if (strcmp(kind, "Collection") == 0 && name.len > 0)
         st = collection_meant(r, &name);
     if (st == BW_OK)
-        st = bw_decide_object(r->ctx, s->authority, &q, kind,
-                              r->caller->principal.tenant, name, &d);
+        st = bw_decision_acquire_object(r->ctx, s->authority, &q, kind,
+                                        r->caller->principal.tenant, name, &d);
     if (st != BW_OK)
         return st;
     bw_audit_add_decision(r->audit, action,
-                          &(bw_audit_subject){.kind = kind, .name = name}, &d);
-    if (d.allow)
-        return BW_OK;
-    const char *names = names_of(r->ctx, &d);
-    if (!names)
-        return bw_fail(r->ctx, BW_EDENIED,
-                       "Forbidden: no policy permits %s to this key",
-                       bw_action_name(action));
-    return bw_fail(r->ctx, BW_EDENIED, "Forbidden: %s is denied by policy %s",
-                   bw_action_name(action), names);
+                          &(bw_audit_subject){.kind = kind, .name = name}, d);
+    if (!d->allow)
+        st = forbidden(r, action, d);
+    bw_decision_release(d);
+    return st;
 }
 
 bw_status bw_gate_manage(bw_request *r, bw_str collection)
@@ -237,66 +250,6 @@ static void dev_digest(const bw_server *s, bw_action action, uint8_t digest[16])
     bw_require(crypto_generichash(digest, 16, bytes, sizeof bytes, NULL, 0) == 0);
 }
 
-typedef struct candidates { /* classes that a decision is asked for, sorted, with their
-                               texts */
-    bw_class_id *ids;
-    bw_str *texts;
-    size_t n;
-    uint8_t list[BW_LIST_DIGEST]; /* the register's name of the collection's classes */
-    size_t named;                 /* by the request, and candidates as well */
-} candidates;
-
-static bw_status listed_text(void *arg, const bw_class_id *id, bw_str *out)
-{
-    return class_text(arg, id, out);
-}
-
-static int by_id(const void *a, const void *b)
-{
-    return bw_class_id_cmp(a, b);
-}
-
-/* The collection's classes and those that this request itself names. */
-static bw_status candidates_get(bw_request *r, const bw_collection_info *info,
-                                candidates *out)
-{
-    gate_request *g = gate_of(r);
-    const bw_class_id *have;
-    size_t n = 0;
-    uint64_t version;
-    bw_status s = bw_collection_classes(r->ctx, r->server->engine, info->tenant,
-                                        info->name, &have, &n, &version);
-    if (s == BW_OK)
-        s = bw_register_list(r->ctx, r->server->classes, info->uid, version, have, n,
-                             listed_text, r, out->list);
-    if (s != BW_OK)
-        return s;
-    out->named = g->nclasses;
-    out->ids = bw_arena_calloc(r->ctx, n + g->nclasses + 1, sizeof *out->ids);
-    out->texts = bw_arena_calloc(r->ctx, n + g->nclasses + 1, sizeof *out->texts);
-    if (!out->ids || !out->texts)
-        return bw_fail_nomem(r->ctx);
-    if (n > 0)
-        memcpy(out->ids, have, n * sizeof *have);
-    out->n = n;
-    bw_permit sorted = {have, n};
-    for (size_t i = 0; i < g->nclasses; i++)
-        if (!bw_permit_has(&sorted, &g->classes[i].id))
-            out->ids[out->n++] = g->classes[i].id;
-    if (out->n > n) {
-        qsort(out->ids, out->n, sizeof *out->ids, by_id);
-        size_t unique = 0;
-        for (size_t i = 0; i < out->n; i++)
-            if (unique == 0 ||
-                bw_class_id_cmp(&out->ids[i], &out->ids[unique - 1]) != 0)
-                out->ids[unique++] = out->ids[i];
-        out->n = unique;
-    }
-    for (size_t i = 0; i < out->n && s == BW_OK; i++)
-        s = class_text(r, &out->ids[i], &out->texts[i]);
-    return s;
-}
-
 static bw_status collection_find(bw_request *r, bw_str collection,
                                  bw_collection_info *info)
 {
@@ -311,24 +264,135 @@ static bw_status collection_find(bw_request *r, bw_str collection,
     return s;
 }
 
-static bw_status permit_of(bw_request *r, const candidates *c, bw_action action,
-                           bw_permit *out)
+typedef struct directory { /* of one collection, for the decision */
+    bw_request *r;
+    const bw_collection_info *info;
+} directory;
+
+static bw_status listed_text(void *user, const bw_class_id *id, bw_str *out)
+{
+    return class_text(user, id, out);
+}
+
+/* Named by its digest in the register, which the log's events name it by. */
+static bw_status directory_list(void *user, bw_ctx *ctx, const bw_class_id **classes,
+                                size_t *n, uint64_t *version, uint8_t name[16])
+{
+    const directory *d = user;
+    bw_server *s = d->r->server;
+    static_assert(BW_LIST_DIGEST == 16, "the name that a set carries");
+    bw_status st = bw_collection_classes(ctx, s->engine, d->info->tenant, d->info->name,
+                                         classes, n, version);
+    return st == BW_OK ? bw_register_list(ctx, s->classes, d->info->uid, *version,
+                                          *classes, *n, listed_text, d->r, name)
+                       : st;
+}
+
+static bw_status directory_text(void *user, bw_ctx *ctx, const bw_class_id *id,
+                                bw_str *out)
+{
+    const directory *d = user;
+    (void)ctx; /* the request's own */
+    return class_text(d->r, id, out);
+}
+
+static bw_status hold(bw_request *r, const bw_permitted *p)
+{
+    gate_request *g = gate_of(r);
+    if (g->nheld == g->cap_held) {
+        size_t cap = g->cap_held ? g->cap_held * 2 : 8;
+        void *grown = bw_arena_grow(r->ctx, g->held, g->cap_held * sizeof *g->held,
+                                    cap * sizeof *g->held);
+        if (!grown) {
+            bw_permitted_release(p);
+            return bw_fail_nomem(r->ctx);
+        }
+        g->held = grown;
+        g->cap_held = cap;
+    }
+    g->held[g->nheld++] = p;
+    return BW_OK;
+}
+
+static bw_status allowed(bw_request *r, const bw_question *q, const gate_class *c,
+                         bool *out)
+{
+    const bw_decision *d;
+    bw_status st = bw_decision_acquire(r->ctx, r->server->authority, q, &c->id,
+                                       c->canonical, &d);
+    if (st != BW_OK)
+        return st;
+    *out = d->allow;
+    bw_decision_release(d);
+    return BW_OK;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    return bw_class_id_cmp(a, b);
+}
+
+/* The classes that this request itself names are candidates as well as those that the
+ * collection holds: adds what the question allows of them. */
+static bw_status add_named(bw_request *r, const bw_question *q, bw_permit *permit,
+                           uint8_t digest[16])
+{
+    gate_request *g = gate_of(r);
+    bw_class_id *more = bw_arena_alloc(r->ctx, (permit->n + g->nclasses) * sizeof *more);
+    size_t n = permit->n;
+    if (!more)
+        return bw_fail_nomem(r->ctx);
+    for (size_t i = 0; i < g->nclasses; i++) {
+        bool allow = false;
+        if (bw_permit_has(permit, &g->classes[i].id))
+            continue;
+        bw_status st = allowed(r, q, &g->classes[i], &allow);
+        if (st != BW_OK)
+            return st;
+        if (allow)
+            more[n++] = g->classes[i].id;
+    }
+    if (n == permit->n)
+        return BW_OK;
+    memcpy(more, permit->classes, permit->n * sizeof *more);
+    qsort(more, n, sizeof *more, by_id);
+    *permit = (bw_permit){more, n};
+    bw_permit_digest(permit, digest);
+    return BW_OK;
+}
+
+static bw_status permit_of(bw_request *r, const bw_collection_info *info,
+                           bw_action action, bw_permit *out)
 {
     bw_server *s = r->server;
+    const uint8_t *list = NULL;
     uint8_t digest[16];
-    bw_question q;
     if (s->config.dev) {
         *out = (bw_permit){&s->dev_class, 1};
         dev_digest(s, action, digest);
     } else {
+        directory d = {r, info};
+        bw_directory classes = {.version = info->classes_version,
+                                .list = directory_list,
+                                .label_text = directory_text,
+                                .user = &d};
+        const bw_permitted *p;
+        bw_question q;
         bw_gate__question(r, action, &q);
-        bw_status st = bw_permitted_set(r->ctx, s->authority, &q, c->ids, c->texts,
-                                        c->n, out, digest);
+        bw_status st = bw_permitted_acquire(r->ctx, s->authority, &q, &classes, &p);
+        if (st == BW_OK)
+            st = hold(r, p);
+        if (st != BW_OK)
+            return st;
+        *out = p->permit;
+        list = p->list;
+        memcpy(digest, p->digest, sizeof digest);
+        if (gate_of(r)->nclasses > 0)
+            st = add_named(r, &q, out, digest);
         if (st != BW_OK)
             return st;
     }
-    bw_audit_add_permit(r->audit, action, digest, out->n,
-                        s->config.dev ? NULL : c->list, c->named);
+    bw_audit_add_permit(r->audit, action, digest, out->n, list, gate_of(r)->nclasses);
     return BW_OK;
 }
 
@@ -336,31 +400,27 @@ bw_status bw_gate_permit(bw_request *r, bw_str collection, bw_action action,
                          bw_collection_info *info, bw_permit *out)
 {
     bw_collection_info own;
-    candidates c = {0};
-    bw_status s = collection_find(r, collection, info ? info : &own);
-    if (s == BW_OK && !r->server->config.dev)
-        s = candidates_get(r, info ? info : &own, &c);
-    return s == BW_OK ? permit_of(r, &c, action, out) : s;
+    if (!info)
+        info = &own;
+    bw_status s = collection_find(r, collection, info);
+    return s == BW_OK ? permit_of(r, info, action, out) : s;
 }
 
 bw_status bw_gate_access(bw_request *r, bw_str collection, bw_collection_info *info,
                          bw_access *out)
 {
     bw_collection_info own;
-    candidates c = {0};
     if (!info)
         info = &own;
     bw_status s = collection_find(r, collection, info);
-    if (s == BW_OK && !r->server->config.dev)
-        s = candidates_get(r, info, &c);
     if (s == BW_OK)
-        s = permit_of(r, &c, BW_ACTION_QUERY, &out->read);
+        s = permit_of(r, info, BW_ACTION_QUERY, &out->read);
     if (s == BW_OK)
-        s = permit_of(r, &c, BW_ACTION_STORE, &out->store);
+        s = permit_of(r, info, BW_ACTION_STORE, &out->store);
     if (s == BW_OK)
-        s = permit_of(r, &c, BW_ACTION_DELETE, &out->remove);
+        s = permit_of(r, info, BW_ACTION_DELETE, &out->remove);
     if (s == BW_OK)
-        s = permit_of(r, &c, BW_ACTION_RELABEL, &out->relabel);
+        s = permit_of(r, info, BW_ACTION_RELABEL, &out->relabel);
     return s;
 }
 
@@ -449,7 +509,7 @@ bw_status bw_gate_class(bw_request *r, const bw_collection_info *info,
     bw_str canonical, bytes = given ? given->raw : BW_STR("");
     bw_class_id id;
     bw_question q;
-    bw_decision d;
+    const bw_decision *d;
     bw_json *fallback;
     if (srv->config.dev) {
         if (given)
@@ -470,11 +530,14 @@ bw_status bw_gate_class(bw_request *r, const bw_collection_info *info,
     if (s != BW_OK)
         return s;
     bw_gate__question(r, BW_ACTION_STORE, &q);
-    s = bw_decide_class(r->ctx, srv->authority, &q, &id, canonical, &d);
+    s = bw_decision_acquire(r->ctx, srv->authority, &q, &id, canonical, &d);
     if (s != BW_OK)
         return s;
-    if (!d.allow)
-        return denied(r, BW_ACTION_STORE, &id, canonical, &d);
+    if (!d->allow)
+        s = denied(r, BW_ACTION_STORE, &id, canonical, d);
+    bw_decision_release(d);
+    if (s != BW_OK)
+        return s;
     s = bw_class_put(r->ctx, srv->engine, &id, canonical);
     if (s == BW_OK)
         s = bw_register_class(r->ctx, srv->classes, &id, canonical);
@@ -510,24 +573,28 @@ bw_status bw_gate_denied(bw_request *r, const bw_class_id *class_id, bw_action a
 /* A hold is the one fact about hidden data that a caller may come to feel: destroying
  * what the law says to keep, by somebody who cannot even see it, would be worse than
  * the one bit that the refusal tells a manager of the same tenant. */
-static bw_status drop_one(bw_request *r, const candidates *c, size_t i, bool visible)
+static bw_status drop_one(bw_request *r, const bw_class_id *id, bool visible)
 {
     bw_question q;
-    bw_decision d;
+    const bw_decision *d;
+    bw_str text;
     bw_gate__question(r, BW_ACTION_DELETE, &q);
-    bw_status s =
-        bw_decide_class(r->ctx, r->server->authority, &q, &c->ids[i], c->texts[i], &d);
-    if (s != BW_OK || d.allow)
+    bw_status s = class_text(r, id, &text);
+    if (s == BW_OK)
+        s = bw_decision_acquire(r->ctx, r->server->authority, &q, id, text, &d);
+    if (s != BW_OK)
         return s;
-    return visible || d.npolicies > 0 || d.nerrors > 0
-               ? denied(r, BW_ACTION_DELETE, &c->ids[i], BW_STR(""), &d)
-               : BW_OK;
+    if (!d->allow && (visible || d->npolicies > 0 || d->nerrors > 0))
+        s = denied(r, BW_ACTION_DELETE, id, BW_STR(""), d);
+    bw_decision_release(d);
+    return s;
 }
 
 bw_status bw_gate_drop(bw_request *r, bw_str collection, bw_permit *judged)
 {
     bw_collection_info info;
-    candidates c = {0};
+    const bw_class_id *classes;
+    size_t n = 0;
     bw_permit visible, removable;
     *judged = (bw_permit){&r->server->dev_class, 1};
     if (r->server->config.dev)
@@ -536,14 +603,15 @@ bw_status bw_gate_drop(bw_request *r, bw_str collection, bw_permit *judged)
     if (s == BW_ENOTFOUND || (s == BW_OK && !bw_str_eq(info.name, collection)))
         return BW_OK; /* none, or an alias, which drops nothing */
     if (s == BW_OK)
-        s = candidates_get(r, &info, &c);
+        s = bw_collection_classes(r->ctx, r->server->engine, info.tenant, info.name,
+                                  &classes, &n, NULL);
     if (s == BW_OK)
-        s = permit_of(r, &c, BW_ACTION_QUERY, &visible);
+        s = permit_of(r, &info, BW_ACTION_QUERY, &visible);
     if (s == BW_OK)
-        s = permit_of(r, &c, BW_ACTION_DELETE, &removable);
-    for (size_t i = 0; i < c.n && s == BW_OK; i++)
-        if (!bw_permit_has(&removable, &c.ids[i]))
-            s = drop_one(r, &c, i, bw_permit_has(&visible, &c.ids[i]));
-    *judged = (bw_permit){c.ids, c.n};
+        s = permit_of(r, &info, BW_ACTION_DELETE, &removable);
+    for (size_t i = 0; i < n && s == BW_OK; i++)
+        if (!bw_permit_has(&removable, &classes[i]))
+            s = drop_one(r, &classes[i], bw_permit_has(&visible, &classes[i]));
+    *judged = (bw_permit){classes, n};
     return s;
 }

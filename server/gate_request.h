@@ -16,6 +16,8 @@ typedef struct gate_request {
     bw_map *given; /* bytes of a given label set -> 1 + index in classes */
     gate_class *classes;
     size_t nclasses, cap_classes;
+    const bw_permitted **held; /* sets that this request was given; released at its end */
+    size_t nheld, cap_held;
 } gate_request;
 
 static inline gate_request *gate_of(bw_request *r)
