@@ -59,6 +59,8 @@ void bw_rules__release(bw_rules *r); /* NULL is accepted */
 BW_MUST_USE bw_status bw_rules__build(bw_ctx *ctx, const bw_authority *a,
                                       bw_str policies, bw_rule_facts *facts, bw_rules **out);
 
+void bw_authority__note_error(bw_authority *a, const bw_rules *rules, size_t policy);
+
 /* What Cedar cannot take is denied; what we had no memory or time for is an error. */
 static inline bool bw_undecidable(bw_status st)
 {

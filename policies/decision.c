@@ -128,15 +128,12 @@ static size_t determining(const bw_rules *rules, const bw_cedar_answer *c, bool 
     return c->nreasons;
 }
 
-static void count(bw_authority *a, const bw_rules *rules, const bw_cedar_answer *c)
+void bw_authority__note_error(bw_authority *a, const bw_rules *rules, size_t policy)
 {
-    atomic_fetch_add_explicit(&a->counts.decisions, 1, memory_order_relaxed);
-    for (size_t i = 0; i < c->nerrors; i++)
-        atomic_fetch_add_explicit(
-            bw_cedar_policy_is_forbid(rules->policies, c->errors[i])
-                ? &a->counts.forbids_errored
-                : &a->counts.permits_errored,
-            1, memory_order_relaxed);
+    bool forbid = bw_cedar_policy_is_forbid(rules->policies, policy);
+    atomic_fetch_add_explicit(forbid ? &a->counts.forbids_errored
+                                     : &a->counts.permits_errored,
+                              1, memory_order_relaxed);
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -182,7 +179,9 @@ static bw_status keep_answer(bw_ctx *ctx, bw_authority *a, const bw_rules *rules
     char *text = (char *)(k->names + names);
     put_names(rules, reasons, n, k->names, &text);
     put_names(rules, c->errors, c->nerrors, k->names + n, &text);
-    count(a, rules, c);
+    atomic_fetch_add_explicit(&a->counts.decisions, 1, memory_order_relaxed);
+    for (size_t i = 0; i < c->nerrors; i++)
+        bw_authority__note_error(a, rules, c->errors[i]);
     *out = k;
     return BW_OK;
 }

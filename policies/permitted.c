@@ -2,8 +2,9 @@
  *
  * Looked for among what is kept under (rules' stamp, version of the directory,
  * question). On a miss the question is evaluated once with the class unknown, and what
- * is left of the policies is finished for each class. Within a set errors are counted
- * nowhere: a single decision tells them. */
+ * is left of the policies is finished for each class. A forbid that errors denies, always
+ * (`cedar_errors` is for single decisions); what errors for some classes only is counted
+ * by the single decisions about them. */
 #include "authority.h"
 
 #include <sodium.h>
@@ -33,61 +34,86 @@ typedef struct filling { /* one set under way */
     const bw_rules *rules;
     const bw_question *q;
     const bw_directory *directory;
-    bw_cedar_request request;
+    bw_cedar_residuals *left; /* of the policies, the class being unknown */
 } filling;
 
-/* BW_EINVALID or BW_ECORRUPT: this class cannot be decided. */
-static bw_status allowed(filling *f, const bw_class_entity *e, bool *out)
+static void note_undecided(bw_authority *a)
 {
-    bw_cedar_answer answer;
+    atomic_fetch_add_explicit(&a->counts.undecided, 1, memory_order_relaxed);
+}
+
+/* Policies that error whatever the class is. */
+static void count_errors(const filling *f)
+{
+    size_t n = bw_cedar_policies_count(f->rules->policies);
+    if (bw_cedar_residuals_count(f->left, BW_CEDAR_RESIDUAL_ERROR) == 0)
+        return;
+    for (size_t i = 0; i < n; i++)
+        if (bw_cedar_residuals_state(f->left, i) == BW_CEDAR_RESIDUAL_ERROR)
+            bw_authority__note_error(f->a, f->rules, i);
+}
+
+/* The question with the class unknown. What lies in ctx's arena belongs to f->left. */
+static bw_status begin(filling *f)
+{
+    /* bw_class__prepare held every class against the schema */
+    static const bw_cedar_partial_options options = {.resources_conform = true};
+    bw_cedar_request request;
     bw_status st = bw_question__request(f->ctx, f->a, f->rules, f->q, "Bw::DataClass",
-                                        bw_str_c(e->hex), NULL, e->store, &f->request);
+                                        BW_STR(""), NULL, NULL, &request);
     if (st == BW_OK)
-        st = bw_cedar_authorize(f->ctx, f->rules->policies, f->rules->facts->entities,
-                                f->a->schema, &f->request, &answer);
+        st = bw_cedar_partial(f->ctx, f->rules->policies, f->rules->facts->entities,
+                              f->a->schema, &request, &options, &f->left);
     if (st == BW_OK)
-        *out = answer.allow && (!answer.forbid_errored || f->a->cedar_errors);
+        count_errors(f);
     return st;
 }
 
+/* BW_EINVALID or BW_ECORRUPT: this class cannot be decided. */
 static bw_status decide(filling *f, const bw_class_id *id, bool *out)
 {
     bw_str text, tenant = f->q->principal->tenant;
     bw_class_entity *e = bw_class__find(f->a, tenant, id);
     bw_status st = BW_OK;
-    *out = false;
     if (!e)
         st = f->directory->label_text(f->directory->user, f->ctx, id, &text);
     if (!e && st == BW_OK)
         st = bw_class__prepare(f->ctx, f->a, tenant, id, text, &e);
-    if (e) {
-        st = allowed(f, e, out);
-        bw_kept__release(&e->head);
-    }
-    if (!bw_undecidable(st))
+    if (!e)
         return st;
-    atomic_fetch_add_explicit(&f->a->counts.undecided, 1, memory_order_relaxed);
-    *out = false;
-    return BW_OK; /* not permitted, and no reason to refuse the others */
+    st = bw_cedar_residuals_allow(
+        f->ctx, f->left, e->store,
+        &(bw_cedar_uid){BW_STR("Bw::DataClass"), {e->hex, BW_CLASS_TEXT}}, out);
+    bw_kept__release(&e->head);
+    return st;
 }
 
 /* Fills set->classes (*count of them); the arena is as it was. */
 static bw_status fill(filling *f, const bw_class_id *classes, size_t n, kept_set *set,
                       size_t *count)
 {
-    bw_status st = BW_OK;
+    bw_status st = begin(f);
     *count = 0;
+    if (bw_undecidable(st)) { /* the question itself: nothing is permitted */
+        note_undecided(f->a);
+        return BW_OK;
+    }
     for (size_t i = 0; i < n && st == BW_OK; i++) {
         bw_arena_mark mark = bw_arena_mark_get(f->ctx);
         bool allow = false;
         bw_require(i == 0 || bw_class_id_cmp(&classes[i - 1], &classes[i]) < 0);
         st = decide(f, &classes[i], &allow);
         bw_arena_release(f->ctx, mark);
-        if (allow)
+        if (bw_undecidable(st)) { /* no reason to refuse the others */
+            note_undecided(f->a);
+            st = BW_OK;
+        } else if (st == BW_OK && allow) {
             set->classes[(*count)++] = classes[i];
+        }
         if (st == BW_OK && i % 64 == 63)
             st = bw_ctx_check(f->ctx);
     }
+    bw_cedar_residuals_free(f->left);
     return st;
 }
 
