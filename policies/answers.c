@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { SHARDS = 64, BUCKETS = 512 };
+enum { SHARDS = 64, BUCKETS_FIRST = 64, BUCKETS_MAX = 1 << 18 };
 
 typedef struct node {
     struct node *next; /* in its bucket */
@@ -25,7 +25,8 @@ typedef struct node {
 
 typedef struct shard {
     pthread_mutex_t lock;
-    node **buckets; /* from the first answer on */
+    node **buckets; /* from the first answer on; doubled with them */
+    uint32_t nbuckets, count;
     node *oldest, *newest;
     uint64_t hits, misses;
     _Atomic size_t bytes; /* written under lock */
@@ -79,7 +80,7 @@ static void account(bw_answers *a, shard *s, size_t add, size_t less)
 /* Locked. The link that points to the node with this key, or to the NULL at the end. */
 static node **find(const shard *s, const bw_answer_key *key)
 {
-    node **at = &s->buckets[key->hash % BUCKETS];
+    node **at = &s->buckets[key->hash & (s->nbuckets - 1)];
     while (*at && !((*at)->hash == key->hash && (*at)->key_bytes == key->n &&
                     memcmp((*at)->key, key->bytes, key->n) == 0))
         at = &(*at)->next;
@@ -109,10 +110,11 @@ static bool evict(bw_answers *a, shard *s)
         push(s, n);
         return false;
     }
-    node **at = &s->buckets[n->hash % BUCKETS];
+    node **at = &s->buckets[n->hash & (s->nbuckets - 1)];
     while (*at != n)
         at = &(*at)->next;
     *at = n->next;
+    s->count--;
     account(a, s, 0, cost_of(n));
     bw_kept__release(n->value);
     bw_free(n);
@@ -128,6 +130,7 @@ void bw_answers__empty(bw_answers *a)
             (void)evict(a, s);
         bw_free(s->buckets);
         s->buckets = NULL;
+        s->nbuckets = 0;
         bw_require(pthread_mutex_unlock(&s->lock) == 0);
     }
 }
@@ -165,6 +168,26 @@ static void shrink(bw_answers *a)
     }
 }
 
+/* Locked. False: no table, for want of memory. A full one goes on with longer chains.
+ */
+static bool make_room(shard *s)
+{
+    if (s->buckets && (s->count < s->nbuckets || s->nbuckets == BUCKETS_MAX))
+        return true;
+    uint32_t n = s->buckets ? 2 * s->nbuckets : BUCKETS_FIRST;
+    node **buckets = bw_calloc(n, sizeof(node *));
+    if (!buckets)
+        return s->buckets != NULL;
+    for (node *p = s->oldest; p; p = p->newer) {
+        p->next = buckets[p->hash & (n - 1)];
+        buckets[p->hash & (n - 1)] = p;
+    }
+    bw_free(s->buckets);
+    s->buckets = buckets;
+    s->nbuckets = n;
+    return true;
+}
+
 void bw_answers__put(bw_answers *a, const bw_answer_key *key, bw_kept *value)
 {
     shard *s = &a->shards[key->owner % SHARDS];
@@ -174,12 +197,11 @@ void bw_answers__put(bw_answers *a, const bw_answer_key *key, bw_kept *value)
     *n = (node){.value = value, .hash = key->hash, .key_bytes = key->n};
     memcpy(n->key, key->bytes, key->n);
     bw_require(pthread_mutex_lock(&s->lock) == 0);
-    if (!s->buckets)
-        s->buckets = bw_calloc(BUCKETS, sizeof(node *));
-    node **at = s->buckets ? find(s, key) : NULL;
+    node **at = make_room(s) ? find(s, key) : NULL;
     if (at && !*at) { /* else another thread was first, with the same answer */
         *at = n;
         push(s, n);
+        s->count++;
         account(a, s, cost_of(n), 0);
         atomic_fetch_add_explicit(&value->refs, 1, memory_order_relaxed);
         n = NULL;

@@ -1,0 +1,249 @@
+/* What decisions cost: single ones and permitted sets, kept and made anew, over the
+ * first pack and its catalogue. Prints a line of JSON for each: medians of many short
+ * turns, in nanoseconds of CPU time a call (other work on the machine disturbs it
+ * less). Judges nothing.
+ *
+ * Usage: bw_decide_bench PACKS_FOLDER [CLASSES]   (300) */
+#include "policies/decision.h"
+#include "policies/pack_set.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { TURNS = 201, CLASSES_MAX = 100000 };
+
+static void must(bw_ctx *ctx, bw_status st)
+{
+    if (st == BW_OK)
+        return;
+    fprintf(stderr, "bw_decide_bench: %s %s\n", bw_ctx_pointer(ctx),
+            bw_ctx_message(ctx));
+    exit(1);
+}
+
+static bw_str file(bw_ctx *ctx, const char *dir, const char *name)
+{
+    const char *path = bw_arena_printf(ctx, "%s/%s", dir, name);
+    FILE *f = path ? fopen(path, "rb") : NULL;
+    char *text = bw_arena_alloc(ctx, 4 << 20);
+    if (!f || !text) {
+        fprintf(stderr, "bw_decide_bench: no file %s\n", name);
+        exit(2);
+    }
+    size_t n = fread(text, 1, 4 << 20, f);
+    fclose(f);
+    return (bw_str){text, n};
+}
+
+/* ---- the world ---- */
+
+typedef struct class_row {
+    bw_class_id id;
+    bw_str text;
+} class_row;
+
+typedef struct bench {
+    bw_ctx *world, *ctx;
+    bw_authority *authority;
+    class_row *classes; /* sorted by id */
+    bw_class_id *ids;
+    size_t n;
+    bw_directory directory;
+    uint64_t fresh; /* a principal that nobody has asked for yet */
+    bool one_principal;
+    size_t allowed;
+} bench;
+
+static int by_id(const void *a, const void *b)
+{
+    return bw_class_id_cmp(a, b);
+}
+
+/* n label sets of one tenant; about a third are another's to read. */
+static void make_classes(bench *b)
+{
+    static const bw_str eu[] = {{"EEA", 3}, {"FR", 2}}, us[] = {{"US", 2}},
+                        gdpr = {"gdpr", 4}, purposes[] = {{"care", 4}, {"support", 7}};
+    b->classes = bw_arena_calloc(b->world, b->n, sizeof *b->classes);
+    b->ids = bw_arena_calloc(b->world, b->n, sizeof *b->ids);
+    for (size_t i = 0; i < b->n; i++) {
+        char *word = bw_arena_printf(b->world, "team-%zu", i);
+        bw_str label = bw_str_c(word);
+        bw_labels l = {.tenant = BW_STR("acme"),
+                       .regimes = {&gdpr, i % 3 != 0},
+                       .residency = i % 5 == 0 ? (bw_label_list){us, 1}
+                                               : (bw_label_list){eu, 2},
+                       .sensitivity = (uint32_t)(i % 4),
+                       .labels = {&label, 1},
+                       .purposes = {purposes, 2 - i % 2},
+                       .legal_hold = i % 50 == 0};
+        must(b->world, bw_labels_canonical(b->world, &l, &b->classes[i].text));
+        bw_labels_class_id(b->classes[i].text, &b->classes[i].id);
+    }
+    qsort(b->classes, b->n, sizeof *b->classes, by_id);
+    for (size_t i = 0; i < b->n; i++)
+        b->ids[i] = b->classes[i].id;
+}
+
+static bw_status list(void *user, bw_ctx *ctx, const bw_class_id **classes, size_t *n,
+                      uint64_t *version)
+{
+    const bench *b = user;
+    (void)ctx;
+    *version = 1;
+    *classes = b->ids;
+    *n = b->n;
+    return BW_OK;
+}
+
+static bw_status label_text(void *user, bw_ctx *ctx, const bw_class_id *id, bw_str *out)
+{
+    const bench *b = user;
+    const class_row *row = bsearch(id, b->classes, b->n, sizeof *row, by_id);
+    (void)ctx;
+    *out = row->text;
+    return BW_OK;
+}
+
+static bw_status read_pack(void *user, bw_ctx *ctx, const char *name, bw_str *out)
+{
+    const char *path = bw_arena_printf(ctx, "%s/%s", (const char *)user, name);
+    FILE *f = path ? fopen(path, "rb") : NULL;
+    if (!f)
+        return bw_fail(ctx, BW_ENOTFOUND, "no file %s", name);
+    fclose(f);
+    *out = file(ctx, user, name);
+    return BW_OK;
+}
+
+static void open_authority(bench *b, char *packs)
+{
+    bw_pack_source source = {read_pack, packs};
+    bw_catalogue *catalogue;
+    must(b->world,
+         bw_catalogue_parse(b->world, file(b->world, packs, "catalogue.json"),
+                            (bw_str){NULL, 0}, &catalogue));
+    static const bw_str hds = {"hds", 3}, tee = {"tee", 3};
+    bw_authority_options o = {
+        .schema = file(b->world, packs, "bw.cedarschema"),
+        .entities = BW_STR(
+            "[{\"uid\":{\"type\":\"Bw::LegalEntity\",\"id\":\"op\"},\"attrs\":{"
+            "\"seat\":{\"type\":\"Bw::Country\",\"id\":\"FR\"},\"controlZones\":[{"
+            "\"type\":\"Bw::Zone\",\"id\":\"EU\"}],\"foreignShareMax\":\"1.0\","
+            "\"foreignShareSum\":\"2.0\",\"baaWith\":[],\"certs\":[]},\"parents\":[]}]"),
+        .catalogue = catalogue,
+        .at = {BW_STR("par1"), BW_STR("FR"), BW_STR("op"), &hds, &tee, 1, 1}};
+    must(b->world, bw_pack_compose(b->world, &source, &BW_STR("eu-baseline"), 1,
+                                   &o.policies));
+    must(b->world, bw_authority_new(b->world, &o, &b->authority));
+    b->directory = (bw_directory){
+        .version = 1, .list = list, .label_text = label_text, .user = b};
+}
+
+/* ---- what is timed ---- */
+
+static void question(bench *b, bw_principal *who, char id[24], bw_question *q)
+{
+    static const bw_str roles[] = {{"editor", 6}};
+    int n = snprintf(id, 24, "ana-%llu", b->one_principal ? 0ull
+                                                         : (unsigned long long)++b->fresh);
+    *who = (bw_principal){.id = {id, (size_t)n},
+                          .tenant = BW_STR("acme"),
+                          .seat = BW_STR("FR"),
+                          .clearance = 3,
+                          .roles = roles,
+                          .nroles = 1};
+    *q = (bw_question){
+        .principal = who, .action = BW_ACTION_QUERY, .purpose = BW_STR("support")};
+}
+
+static void decide_once(bench *b, const bw_question *q)
+{
+    const bw_decision *d;
+    const class_row *row = &b->classes[7 % b->n];
+    must(b->ctx,
+         bw_decision_acquire(b->ctx, b->authority, q, &row->id, row->text, &d));
+    b->allowed += d->allow;
+    bw_decision_release(d);
+}
+
+static void set_once(bench *b, const bw_question *q)
+{
+    const bw_permitted *p;
+    must(b->ctx, bw_permitted_acquire(b->ctx, b->authority, q, &b->directory, &p));
+    b->allowed += p->permit.n;
+    bw_permitted_release(p);
+}
+
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int by_ns(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void measure(bench *b, const char *what, void (*once)(bench *, const bw_question *),
+                    bool kept, int calls)
+{
+    static double ns[TURNS];
+    bw_principal who;
+    bw_question q;
+    char id[24];
+    b->one_principal = kept;
+    b->allowed = 0;
+    question(b, &who, id, &q);
+    once(b, &q);
+    size_t allowed = b->allowed;
+    for (int t = 0; t < TURNS; t++) {
+        uint64_t begin = cpu_ns();
+        for (int i = 0; i < calls; i++) {
+            if (!kept)
+                question(b, &who, id, &q);
+            once(b, &q);
+            if (!kept)
+                bw_ctx_reset(b->ctx);
+        }
+        ns[t] = (double)(cpu_ns() - begin) / calls;
+    }
+    qsort(ns, TURNS, sizeof *ns, by_ns);
+    printf("{\"what\":\"%s\",\"ns\":%.1f,\"ns_least\":%.1f,\"ns_p90\":%.1f,\"allowed\":%zu,"
+           "\"of\":%zu}\n",
+           what, ns[TURNS / 2], ns[0], ns[TURNS * 9 / 10], allowed,
+           once == set_once ? b->n : 1);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: bw_decide_bench PACKS_FOLDER [CLASSES]\n");
+        return 2;
+    }
+    long n = argc > 2 ? strtol(argv[2], NULL, 10) : 300;
+    bench b = {.world = bw_ctx_new(0), .ctx = bw_ctx_new(0)};
+    b.n = n > 0 && n <= CLASSES_MAX ? (size_t)n : 300;
+    make_classes(&b);
+    open_authority(&b, argv[1]);
+    bw_principal who;
+    bw_question q;
+    char id[24];
+    question(&b, &who, id, &q);
+    uint64_t begin = cpu_ns();
+    set_once(&b, &q);
+    printf("{\"what\":\"set, first: every class prepared\",\"ns\":%llu,\"of\":%zu}\n",
+           (unsigned long long)(cpu_ns() - begin), b.n);
+    measure(&b, "decision, kept", decide_once, true, 5000);
+    measure(&b, "decision, cold", decide_once, false, 200);
+    measure(&b, "set, kept", set_once, true, 5000);
+    measure(&b, "set, cold", set_once, false, b.n > 1000 ? 1 : 20);
+    bw_authority_free(b.authority);
+    bw_ctx_free(b.ctx);
+    bw_ctx_free(b.world);
+    return 0;
+}
