@@ -78,13 +78,27 @@ static void account(bw_answers *a, shard *s, size_t add, size_t less)
 }
 
 /* Locked. The link that points to the node with this key, or to the NULL at the end. */
-static node **find(const shard *s, const bw_answer_key *key)
+static node **find(const shard *s, uint64_t hash, const void *key, uint32_t n)
 {
-    node **at = &s->buckets[key->hash & (s->nbuckets - 1)];
-    while (*at && !((*at)->hash == key->hash && (*at)->key_bytes == key->n &&
-                    memcmp((*at)->key, key->bytes, key->n) == 0))
+    node **at = &s->buckets[hash & (s->nbuckets - 1)];
+    while (*at && !((*at)->hash == hash && (*at)->key_bytes == n &&
+                    memcmp((*at)->key, key, n) == 0))
         at = &(*at)->next;
     return at;
+}
+
+/* Locked. */
+static bw_kept *take(shard *s, uint64_t hash, const void *key, uint32_t n)
+{
+    node *found = s->buckets ? *find(s, hash, key, n) : NULL;
+    if (!found) {
+        s->misses++;
+        return NULL;
+    }
+    found->used = true;
+    s->hits++;
+    atomic_fetch_add_explicit(&found->value->refs, 1, memory_order_relaxed);
+    return found->value;
 }
 
 static void push(shard *s, node *n)
@@ -138,19 +152,23 @@ void bw_answers__empty(bw_answers *a)
 bw_kept *bw_answers__get(bw_answers *a, const bw_answer_key *key)
 {
     shard *s = &a->shards[key->owner % SHARDS];
-    bw_kept *value = NULL;
     bw_require(pthread_mutex_lock(&s->lock) == 0);
-    node *n = s->buckets ? *find(s, key) : NULL;
-    if (n) {
-        n->used = true;
-        value = n->value;
-        atomic_fetch_add_explicit(&value->refs, 1, memory_order_relaxed);
-        s->hits++;
-    } else {
-        s->misses++;
-    }
+    bw_kept *value = take(s, key->hash, key->bytes, key->n);
     bw_require(pthread_mutex_unlock(&s->lock) == 0);
     return value;
+}
+
+void bw_answers__get_classes(bw_answers *a, uint64_t owner, const bw_class_id *ids,
+                             size_t n, bw_kept **out)
+{
+    shard *s = &a->shards[owner % SHARDS];
+    bw_require(pthread_mutex_lock(&s->lock) == 0);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t hash; /* an id is a hash */
+        memcpy(&hash, ids[i].bytes, sizeof hash);
+        out[i] = take(s, hash, ids[i].bytes, sizeof ids[i].bytes);
+    }
+    bw_require(pthread_mutex_unlock(&s->lock) == 0);
 }
 
 static void shrink(bw_answers *a)
@@ -197,7 +215,7 @@ void bw_answers__put(bw_answers *a, const bw_answer_key *key, bw_kept *value)
     *n = (node){.value = value, .hash = key->hash, .key_bytes = key->n};
     memcpy(n->key, key->bytes, key->n);
     bw_require(pthread_mutex_lock(&s->lock) == 0);
-    node **at = make_room(s) ? find(s, key) : NULL;
+    node **at = make_room(s) ? find(s, key->hash, key->bytes, key->n) : NULL;
     if (at && !*at) { /* else another thread was first, with the same answer */
         *at = n;
         push(s, n);

@@ -31,6 +31,9 @@ void bw_answers__free(bw_answers *a);
 void bw_answers__empty(bw_answers *a);
 /* A reference, or NULL: not kept. No heap. */
 bw_kept *bw_answers__get(bw_answers *a, const bw_answer_key *key);
+/* The same for n keys of one owner at a time, each just a class id: under one lock. */
+void bw_answers__get_classes(bw_answers *a, uint64_t owner, const bw_class_id *ids,
+                             size_t n, bw_kept **out);
 /* Best effort (out of memory keeps nothing); takes a reference of its own. */
 void bw_answers__put(bw_answers *a, const bw_answer_key *key, bw_kept *value);
 typedef struct bw_answers_figures {

@@ -247,7 +247,7 @@ static bw_status ask(bw_ctx *ctx, bw_authority *a, const bw_rules *rules,
 {
     bw_cedar_request request;
     bw_cedar_answer answer;
-    kept_decision *kept;
+    kept_decision *kept = NULL;
     bw_status st = k->topic.kind == BW_TOPIC_CLASS
                        ? ask_class(ctx, a, rules, k, &request, &answer)
                        : ask_object(ctx, a, rules, k, &request, &answer);

@@ -69,26 +69,53 @@ static bw_status begin(filling *f)
     return st;
 }
 
-/* BW_EINVALID or BW_ECORRUPT: this class cannot be decided. */
-static bw_status decide(filling *f, const bw_class_id *id, bool *out)
+static bw_status decide(filling *f, const bw_class_entity *e, bool *out)
 {
-    bw_str text, tenant = f->q->principal->tenant;
-    bw_class_entity *e = bw_class__find(f->a, tenant, id);
-    bw_status st = BW_OK;
-    if (!e)
-        st = f->directory->label_text(f->directory->user, f->ctx, id, &text);
-    if (!e && st == BW_OK)
-        st = bw_class__prepare(f->ctx, f->a, tenant, id, text, &e);
-    if (!e)
-        return st;
-    st = bw_cedar_residuals_allow(
+    return bw_cedar_residuals_allow(
         f->ctx, f->left, e->store,
         &(bw_cedar_uid){BW_STR("Bw::DataClass"), {e->hex, BW_CLASS_TEXT}}, out);
-    bw_kept__release(&e->head);
+}
+
+static bw_status prepare(filling *f, const bw_class_id *id, bw_class_entity **out)
+{
+    bw_str text, tenant = f->q->principal->tenant;
+    bw_arena_mark mark = bw_arena_mark_get(f->ctx);
+    bw_status st = f->directory->label_text(f->directory->user, f->ctx, id, &text);
+    if (st == BW_OK)
+        st = bw_class__prepare(f->ctx, f->a, tenant, id, text, out);
+    bw_arena_release(f->ctx, mark);
     return st;
 }
 
-/* Fills set->classes (*count of them); the arena is as it was. */
+enum { BATCH = 64 };
+
+/* A few classes (sorted): those that are allowed go to out. */
+static bw_status decide_batch(filling *f, uint64_t owner, const bw_class_id *classes,
+                              size_t n, bw_class_id *out, size_t *count)
+{
+    bw_kept *kept[BATCH];
+    bw_status st = BW_OK;
+    bw_answers__get_classes(f->a->classes, owner, classes, n, kept);
+    for (size_t i = 0; i < n; i++) {
+        bw_class_entity *e = (bw_class_entity *)(void *)kept[i];
+        bool allow = false;
+        if (!e && st == BW_OK)
+            st = prepare(f, &classes[i], &e);
+        if (e && st == BW_OK)
+            st = decide(f, e, &allow);
+        if (e)
+            bw_kept__release(&e->head);
+        if (bw_undecidable(st)) { /* no reason to refuse the others */
+            note_undecided(f->a);
+            st = BW_OK;
+        } else if (st == BW_OK && allow) {
+            out[(*count)++] = classes[i];
+        }
+    }
+    return st == BW_OK ? bw_ctx_check(f->ctx) : st;
+}
+
+/* Fills set->classes: *count of them. */
 static bw_status fill(filling *f, const bw_class_id *classes, size_t n, kept_set *set,
                       size_t *count)
 {
@@ -98,21 +125,11 @@ static bw_status fill(filling *f, const bw_class_id *classes, size_t n, kept_set
         note_undecided(f->a);
         return BW_OK;
     }
-    for (size_t i = 0; i < n && st == BW_OK; i++) {
-        bw_arena_mark mark = bw_arena_mark_get(f->ctx);
-        bool allow = false;
-        bw_require(i == 0 || bw_class_id_cmp(&classes[i - 1], &classes[i]) < 0);
-        st = decide(f, &classes[i], &allow);
-        bw_arena_release(f->ctx, mark);
-        if (bw_undecidable(st)) { /* no reason to refuse the others */
-            note_undecided(f->a);
-            st = BW_OK;
-        } else if (st == BW_OK && allow) {
-            set->classes[(*count)++] = classes[i];
-        }
-        if (st == BW_OK && i % 64 == 63)
-            st = bw_ctx_check(f->ctx);
-    }
+    for (size_t i = 1; i < n; i++)
+        bw_require(bw_class_id_cmp(&classes[i - 1], &classes[i]) < 0);
+    for (size_t i = 0; i < n && st == BW_OK; i += BATCH)
+        st = decide_batch(f, bw_question__owner(f->q->principal->tenant), classes + i,
+                          n - i < BATCH ? n - i : BATCH, set->classes, count);
     bw_cedar_residuals_free(f->left);
     return st;
 }

@@ -109,6 +109,11 @@ static uint64_t keyed_hash(const void *p, size_t n)
     return h;
 }
 
+uint64_t bw_question__owner(bw_str tenant)
+{
+    return keyed_hash(tenant.ptr, tenant.len);
+}
+
 static void finish(writer *w, bw_str tenant)
 {
     bw_answer_key *k = w->key;
@@ -118,7 +123,7 @@ static void finish(writer *w, bw_str tenant)
         k->n = 32;
     }
     k->hash = keyed_hash(k->bytes, k->n);
-    k->owner = keyed_hash(tenant.ptr, tenant.len);
+    k->owner = bw_question__owner(tenant);
 }
 
 static void put_topic(writer *w, const bw_topic *t)
@@ -170,7 +175,7 @@ void bw_class__key(const bw_class_id *id, bw_str tenant, bw_answer_key *out)
     memcpy(out->bytes, id->bytes, sizeof id->bytes);
     memcpy(&out->hash, id->bytes, sizeof out->hash);
     out->n = sizeof id->bytes;
-    out->owner = keyed_hash(tenant.ptr, tenant.len);
+    out->owner = bw_question__owner(tenant);
 }
 
 /* ---- Cedar entities ---- */

@@ -18,6 +18,8 @@ typedef struct bw_topic {
 /* stamp: of the policies and entities in force (bw_rules__stamp). */
 void bw_question__key(const bw_question *q, const bw_topic *topic, uint64_t stamp,
                       bw_answer_key *out);
+/* Who pays for what a tenant's questions make us keep. */
+uint64_t bw_question__owner(bw_str tenant);
 /* A class's prepared entity, under its id, for a tenant that asks. */
 void bw_class__key(const bw_class_id *id, bw_str tenant, bw_answer_key *out);
 

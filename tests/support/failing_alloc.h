@@ -1,5 +1,5 @@
 /* An allocator whose n-th allocation fails, once or from then on; and counts what is
- * still allocated. Set it before anything was allocated. One thread. */
+ * still allocated. Set it before anything was allocated. One thread while it is armed. */
 #ifndef BW_TEST_FAILING_ALLOC_H
 #define BW_TEST_FAILING_ALLOC_H
 #include <engine/base/base.h>
@@ -8,7 +8,7 @@
 
 static long failing_countdown = -1; /* -1: never */
 static bool failing_lasts, failing_hit;
-static long failing_live;
+static _Atomic long failing_live;
 
 static bool failing_now(void)
 {
