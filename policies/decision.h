@@ -113,8 +113,10 @@ typedef struct bw_directory { /* the classes of one collection, as their owner g
     /* Names the list, among all lists this authority is ever asked about (0: it is not to be
      * kept). Looked at first: neither function is called when the set is kept. */
     uint64_t version;
-    /* The list, sorted, and its version if it has moved on; in ctx's arena. */
-    bw_status (*list)(void *user, bw_ctx *ctx, const bw_class_id **classes, size_t *n, uint64_t *version);
+    /* The list, sorted, in ctx's arena; its version if it has moved on; a name of it that the set
+     * shall carry (it comes zeroed). */
+    bw_status (*list)(void *user, bw_ctx *ctx, const bw_class_id **classes, size_t *n, uint64_t *version,
+                      uint8_t name[16]);
     bw_status (*label_text)(void *user, bw_ctx *ctx, const bw_class_id *id, bw_str *out);
     void *user;
 } bw_directory;
@@ -124,6 +126,7 @@ void bw_permit_digest(const bw_permit *p, uint8_t digest[16]);
 typedef struct bw_permitted {
     bw_permit permit; /* classes is never NULL */
     uint8_t digest[16]; /* bw_permit_digest */
+    uint8_t list[16];   /* the name of the list that it was found in */
 } bw_permitted;
 /* The classes of the directory that are allowed; counted, immutable. Kept by (question, rules,
  * directory) and dropped when any of them changes; no heap and no copy then. A class that cannot

@@ -167,13 +167,15 @@ static bw_status make(filling *f, bw_answer_key *key, kept_set **out)
     kept_set *set = NULL;
     /* Classes that the caller may not see must not cost its budget. */
     bw_arena_mark mark = bw_arena_mark_get(f->ctx);
-    bw_status st = d->list(d->user, f->ctx, &classes, &n, &version);
+    uint8_t name[16] = {0};
+    bw_status st = d->list(d->user, f->ctx, &classes, &n, &version, name);
     if (st == BW_OK)
         st = filled(f, classes, n, &set);
     bw_arena_release(f->ctx, mark);
     if (st != BW_OK)
         return st;
     bw_permit_digest(&set->p.permit, set->p.digest);
+    memcpy(set->p.list, name, sizeof name);
     if (version) {
         bw_topic topic = {.kind = BW_TOPIC_CLASSES, .directory = version};
         bw_question__key(f->q, &topic, bw_rules__stamp(f->rules), key);
@@ -217,11 +219,12 @@ typedef struct at_hand {
 } at_hand;
 
 static bw_status hand_list(void *user, bw_ctx *ctx, const bw_class_id **classes,
-                           size_t *n, uint64_t *version)
+                           size_t *n, uint64_t *version, uint8_t name[16])
 {
     const at_hand *h = user;
     (void)ctx;
     (void)version;
+    (void)name;
     *classes = h->classes;
     *n = h->n;
     return BW_OK;

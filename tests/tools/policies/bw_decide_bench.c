@@ -87,10 +87,11 @@ static void make_classes(bench *b)
 }
 
 static bw_status list(void *user, bw_ctx *ctx, const bw_class_id **classes, size_t *n,
-                      uint64_t *version)
+                      uint64_t *version, uint8_t name[16])
 {
     const bench *b = user;
     (void)ctx;
+    (void)name;
     *version = 1;
     *classes = b->ids;
     *n = b->n;

@@ -39,10 +39,11 @@ typedef struct fixture {
     bw_directory directory;
 } fixture;
 
-static bw_status list(void *user, bw_ctx *ctx, const bw_class_id **classes, size_t *n, uint64_t *version)
+static bw_status list(void *user, bw_ctx *ctx, const bw_class_id **classes, size_t *n, uint64_t *version, uint8_t name[16])
 {
     fixture *f = user;
     (void)ctx;
+    name[0] = (uint8_t)f->n;
     f->listed++;
     *classes = f->ids;
     *n = f->n;
@@ -146,6 +147,7 @@ static void test_kept__are_found_without_heap(void **state)
     failing_arm(-1, false);
     assert_ptr_equal(d[0], d[1]); /* the same bytes, not a copy */
     assert_ptr_equal(p[0], p[1]);
+    assert_int_equal(p[1]->list[0], CLASSES); /* what its list is called */
     assert_int_equal(f->listed, 1);
     assert_int_equal(d[0]->allow, f->low[3]);
     /* what is held outlives what is kept */
@@ -335,10 +337,11 @@ static void *reader(void *arg)
     return NULL;
 }
 
-static bw_status still_list(void *user, bw_ctx *ctx, const bw_class_id **classes, size_t *n, uint64_t *version)
+static bw_status still_list(void *user, bw_ctx *ctx, const bw_class_id **classes, size_t *n, uint64_t *version, uint8_t name[16])
 {
     const fixture *f = user;
     (void)ctx;
+    (void)name;
     *classes = f->ids;
     *n = f->n;
     *version = f->version;
