@@ -1,0 +1,237 @@
+/* The market's facts as Cedar sees them (offers.h): a region as a Node, legal entities
+ * with what is unknown about them written so that it denies, and the list of what is
+ * unknown for a person to find out. */
+#include "../engine/base/map.h"
+#include "offers.h"
+
+#include <stdlib.h>
+
+/* What stands for the unknown. No catalogue has such a country or zone, so that no group
+ * holds it, and all is foreign. */
+static const char unknown_country[] = "ZZ", unknown_zone[] = "unknown",
+                  unknown_share[] = "100.0";
+
+bool bw_texts_have(bw_texts list, bw_str word)
+{
+    for (size_t i = 0; i < list.n; i++)
+        if (bw_str_eq(list.items[i], word))
+            return true;
+    return false;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return bw_str_cmp(*(const bw_str *)a, *(const bw_str *)b);
+}
+
+static size_t sort_unique(bw_str *s, size_t n)
+{
+    size_t kept = 0;
+    if (n)
+        qsort(s, n, sizeof *s, by_bytes);
+    for (size_t i = 0; i < n; i++)
+        if (kept == 0 || !bw_str_eq(s[kept - 1], s[i]))
+            s[kept++] = s[i];
+    return kept;
+}
+
+/* Held for sure, here: low confidence and a scope that nobody has stated are not enough. */
+static bool covers(const bw_certification *c, const bw_region *r)
+{
+    return bw_str_is(c->status, "held") && !bw_str_is(c->fact.confidence, "low") &&
+           bw_texts_have(c->regions, r->id);
+}
+
+bw_status bw_market_place(bw_ctx *ctx, const bw_market *m, const bw_region *r, bw_texts hw,
+                          bw_place *out)
+{
+    size_t n = bw_market_count(m, BW_MARKET_CERTIFICATIONS), ncerts = 0, nhw = 0;
+    bw_str *certs = bw_arena_calloc(ctx, n + 1, sizeof *certs);
+    bw_str *words = bw_arena_calloc(ctx, r->hw.n + hw.n + 1, sizeof *words);
+    if (!certs || !words)
+        return BW_ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        const bw_certification *c = bw_market_row(m, BW_MARKET_CERTIFICATIONS, i);
+        const bw_cert_word *w = bw_market_find(m, BW_MARKET_CERT_WORDS, c->name);
+        if (w && covers(c, r))
+            certs[ncerts++] = w->word;
+    }
+    for (size_t i = 0; i < r->hw.n; i++)
+        words[nhw++] = r->hw.items[i];
+    for (size_t i = 0; i < hw.n; i++)
+        words[nhw++] = hw.items[i];
+    *out = (bw_place){.id = r->id,
+                      .country = r->country,
+                      .operator_id = r->operator->id,
+                      .certs = certs,
+                      .ncerts = sort_unique(certs, ncerts),
+                      .hw = words,
+                      .nhw = sort_unique(words, nhw)};
+    return BW_OK;
+}
+
+/* ---- legal entities ---- */
+
+static void put_ref(bw_buf *b, const char *type, bw_str id)
+{
+    bw_json_sep(b);
+    bw_buf_printf(b, "{\"__entity\":{\"type\":\"Bw::%s\",\"id\":", type);
+    bw_json_put_str(b, id);
+    bw_buf_puts(b, "}}");
+}
+
+static void put_refs(bw_buf *b, const char *member, const char *type, bw_texts list)
+{
+    bw_json_put_key(b, member);
+    bw_buf_putc(b, '[');
+    for (size_t i = 0; i < list.n; i++)
+        put_ref(b, type, list.items[i]);
+    bw_buf_putc(b, ']');
+}
+
+static void put_share(bw_buf *b, const char *member, bw_str share)
+{
+    bw_json_put_key(b, member);
+    bw_buf_puts(b, "{\"__extn\":{\"fn\":\"decimal\",\"arg\":");
+    bw_json_put_str(b, share.ptr ? share : bw_str_c(unknown_share));
+    bw_buf_puts(b, "}}");
+}
+
+static void put_legal(bw_buf *b, const bw_legal *e)
+{
+    const bw_str nowhere = bw_str_c(unknown_zone);
+    bw_json_sep(b);
+    bw_buf_puts(b, "{\"uid\":{\"type\":\"Bw::LegalEntity\",\"id\":");
+    bw_json_put_str(b, e->id);
+    bw_buf_puts(b, "},\"parents\":[],\"attrs\":{\"seat\":");
+    put_ref(b, "Country", e->seat.ptr ? e->seat : bw_str_c(unknown_country));
+    put_refs(b, "controlZones", "Zone",
+             e->control_zones.n ? e->control_zones : (bw_texts){&nowhere, 1});
+    put_share(b, "foreignShareMax", e->share_max);
+    put_share(b, "foreignShareSum", e->share_sum);
+    put_refs(b, "baaWith", "Tenant", e->baa_with);
+    bw_json_put_key(b, "certs");
+    bw_buf_putc(b, '[');
+    for (size_t i = 0; i < e->certs.n; i++) {
+        bw_json_sep(b);
+        bw_json_put_str(b, e->certs.items[i]);
+    }
+    bw_buf_puts(b, "]}}");
+}
+
+/* The ids of Bw::LegalEntity in a list of entities JSON, in either spelling of a uid. */
+static bw_status own_ids(bw_ctx *ctx, const bw_json *own, bw_map *ids)
+{
+    for (const bw_json *e = own ? own->child : NULL; e; e = e->next) {
+        const bw_json *uid = bw_json_get(e, "uid");
+        const bw_json *inner = bw_json_get(uid, "__entity");
+        const bw_json *type = bw_json_get(inner ? inner : uid, "type");
+        const bw_json *id = bw_json_get(inner ? inner : uid, "id");
+        if (type && id && type->kind == BW_JSON_STRING && id->kind == BW_JSON_STRING &&
+            bw_str_is(type->str, "Bw::LegalEntity") &&
+            !bw_map_put(ids, id->str.ptr, id->str.len, NULL))
+            return bw_fail_nomem(ctx);
+    }
+    return BW_OK;
+}
+
+bw_status bw_market_entities(bw_ctx *ctx, const bw_market *m, const bw_json *own,
+                             bw_buf *out)
+{
+    bw_map *ids = bw_map_new();
+    bw_status st = ids ? own_ids(ctx, own, ids) : bw_fail_nomem(ctx);
+    const bw_legal *e;
+    for (size_t i = 0;
+         st == BW_OK && (e = bw_market_row(m, BW_MARKET_ENTITIES, i)) != NULL; i++)
+        if (!bw_map_get(ids, e->id.ptr, e->id.len))
+            put_legal(out, e);
+    bw_map_free(ids);
+    return st == BW_OK && out->failed ? bw_fail_nomem(ctx) : st;
+}
+
+/* ---- gaps ---- */
+
+typedef struct gaps {
+    bw_ctx *ctx;
+    bw_str *items;
+    size_t n, cap;
+    bool failed;
+} gaps;
+
+static void gap(gaps *g, const char *what, bw_str about, bw_str detail)
+{
+    const char *text = bw_arena_printf(
+        g->ctx, "%s%s%.*s%s%.*s", what, about.len ? " " : "", (int)about.len,
+        about.len ? about.ptr : "", detail.len ? ": " : "", (int)detail.len,
+        detail.len ? detail.ptr : "");
+    if (!text || g->n == g->cap) {
+        g->failed = true;
+        return;
+    }
+    g->items[g->n++] = bw_str_c(text);
+}
+
+static void operator_gaps(gaps *g, const bw_legal *e)
+{
+    const bw_str none = {NULL, 0};
+    if (!e->seat.ptr)
+        gap(g, "seat of operator", e->id, none);
+    if (!e->control_zones.items)
+        gap(g, "who controls operator", e->id, none);
+    if (!e->share_max.ptr || !e->share_sum.ptr)
+        gap(g, "foreign shares of operator", e->id, BW_STR("counted as 100 percent"));
+    if (!e->certs.items)
+        gap(g, "adequacy certifications (dpf and the like) of operator", e->id, none);
+    if (!e->baa_with.items)
+        gap(g, "business associate agreements of operator", e->id, none);
+}
+
+static bool proved(const bw_market *m, bw_str name, const bw_region *r)
+{
+    const bw_certification *c;
+    for (size_t i = 0; (c = bw_market_row(m, BW_MARKET_CERTIFICATIONS, i)) != NULL; i++)
+        if (bw_str_eq(c->name, name) && covers(c, r))
+            return true;
+    return false;
+}
+
+/* A certificate that the provider may well hold here, and why it does not count. */
+static void cert_gap(gaps *g, const bw_market *m, const bw_certification *c,
+                     const bw_region *r)
+{
+    if (!bw_str_eq(c->provider_id, r->provider_id) || bw_str_is(c->status, "not-held") ||
+        (c->regions.items && !bw_texts_have(c->regions, r->id)) || proved(m, c->name, r))
+        return;
+    if (bw_str_is(c->status, "unknown"))
+        gap(g, "certificate", c->name, c->fact.note.ptr ? c->fact.note : BW_STR("status unknown"));
+    else if (!c->regions.items)
+        gap(g, "certificate", c->name,
+            c->scope.ptr ? c->scope : BW_STR("held, but its scope is not stated"));
+    else if (bw_str_is(c->fact.confidence, "low"))
+        gap(g, "certificate", c->name, BW_STR("held with low confidence only"));
+    else if (!bw_market_find(m, BW_MARKET_CERT_WORDS, c->name))
+        gap(g, "certificate", c->name, BW_STR("no word for it"));
+}
+
+bw_status bw_market_gaps(bw_ctx *ctx, const bw_market *m, const bw_region *r,
+                         bw_texts *out)
+{
+    size_t n = bw_market_count(m, BW_MARKET_CERTIFICATIONS);
+    gaps g = {.ctx = ctx, .cap = n + 8};
+    g.items = bw_arena_calloc(ctx, g.cap, sizeof *g.items);
+    if (!g.items)
+        return BW_ENOMEM;
+    if (!r->country.ptr)
+        gap(&g, "country", (bw_str){NULL, 0}, (bw_str){NULL, 0});
+    operator_gaps(&g, r->operator);
+    for (size_t i = 0; i < n; i++)
+        cert_gap(&g, m, bw_market_row(m, BW_MARKET_CERTIFICATIONS, i), r);
+    if (!r->hw.items)
+        gap(&g, "hardware (tee)", (bw_str){NULL, 0}, (bw_str){NULL, 0});
+    if (!r->accelerators.items)
+        gap(&g, "accelerators", (bw_str){NULL, 0}, BW_STR("not researched"));
+    if (g.failed)
+        return bw_fail_nomem(ctx);
+    *out = (bw_texts){g.items, g.n};
+    return BW_OK;
+}
