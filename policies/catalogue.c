@@ -95,6 +95,13 @@ bool bw_catalogue_has_zone(const bw_catalogue *c, bw_str zone)
            bw_catalogue_has_country(c, zone);
 }
 
+bool bw_catalogue_has_residency(const bw_catalogue *c, bw_str zone)
+{
+    const bw_json *row = bw_catalogue__get(c, BW_CAT_ZONES, zone);
+    return row ? !bw_str_is(bw_catalogue__str(row, "kind"), "deny")
+               : bw_catalogue_has_country(c, zone);
+}
+
 bool bw_catalogue_has_word(const bw_catalogue *c, const char *kind, bw_str word)
 {
     return word.len > 0 && bw_catalogue__get2(c, BW_CAT_WORDS, bw_str_c(kind), word);

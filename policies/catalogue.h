@@ -14,6 +14,9 @@ void bw_catalogue_free(bw_catalogue *c);
 bw_str bw_catalogue_version(const bw_catalogue *c);
 bool bw_catalogue_has_country(const bw_catalogue *c, bw_str code);
 bool bw_catalogue_has_zone(const bw_catalogue *c, bw_str zone); /* or a country: it is a zone of its own */
+/* Whether data may be kept "in" it: a country or a zone that is no deny-list, which would say
+ * the opposite, and holds every country while nobody has written it down. */
+bool bw_catalogue_has_residency(const bw_catalogue *c, bw_str zone);
 /* Whether a zone or country is the zone or lies in it, at any distance. False for unknown names. */
 bool bw_catalogue_in(const bw_catalogue *c, bw_str place, bw_str zone);
 /* The shipped zone or country that an unknown name was probably meant to be; empty if none is near. */

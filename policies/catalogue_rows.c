@@ -447,13 +447,22 @@ static bw_status check_target(bw_ctx *ctx, const bw_catalogue *c, const bw_json 
                : bw_catalogue__bad(ctx, c, zone, "not an allow-zone of this catalogue");
 }
 
+static bool is_deny(const bw_json *zone)
+{
+    return bw_str_is(bw_catalogue__str(zone, "kind"), "deny");
+}
+
+/* What a deny-list that nobody wrote down lies in would hold every country. */
 static bw_status check_parents(bw_ctx *ctx, const bw_catalogue *c, const bw_json *row)
 {
     const bw_json *in = bw_json_get(row, "in");
+    bool deny = is_deny(row);
     for (const bw_json *v = in ? in->child : NULL; v; v = v->next) {
         const bw_json *zone = bw_catalogue__get(c, BW_CAT_ZONES, v->str);
         if (!zone)
             return bw_catalogue__bad(ctx, c, v, "nothing lies in a country but itself");
+        if (deny && !is_deny(zone))
+            return bw_catalogue__bad(ctx, c, v, "a deny-list lies in deny-lists only");
         if (bw_json_get(zone, "members"))
             return bw_catalogue__bad(
                 ctx, c, v,

@@ -51,11 +51,15 @@ static bw_status bad(bw_ctx *ctx, const char *member, const char *what)
 static bw_status bad_word(bw_ctx *ctx, const bw_catalogue *c, const char *member,
                           bw_str word)
 {
-    bw_str near =
-        strcmp(member, "residency") == 0 ? bw_catalogue_near(c, word) : (bw_str){"", 0};
+    bool place = strcmp(member, "residency") == 0;
+    bw_str near = place ? bw_catalogue_near(c, word) : (bw_str){"", 0};
     const char *at = bw_arena_printf(ctx, "/%s", member);
     if (!at)
         return BW_ENOMEM;
+    if (place && bw_catalogue_has_zone(c, word))
+        return bw_fail_at(ctx, BW_EINVALID, at,
+                          "%s: \"%.*s\" is a deny-list, and no place to keep data",
+                          member, (int)word.len, word.ptr);
     return bw_fail_at(ctx, BW_EINVALID, at,
                       near.len ? "%s: \"%.*s\" is not in the vocabulary; did you mean "
                                  "\"%.*s\"?"
@@ -77,7 +81,7 @@ static bw_status check_word(bw_ctx *ctx, const bw_catalogue *c, const char *memb
     if (!c)
         return BW_OK;
     bool known = strcmp(member, "residency") == 0
-                     ? bw_catalogue_has_zone(c, word)
+                     ? bw_catalogue_has_residency(c, word)
                      : bw_catalogue_has_word(c, member, word);
     return known ? BW_OK : bad_word(ctx, c, member, word);
 }

@@ -2,9 +2,10 @@
 import json
 import os
 import subprocess
+import sys
 
 import pytest
-from cell import BINARY
+from cell import BINARY, SOURCE
 
 SD = {"source": "test", "date": "2026-12-01"}
 
@@ -135,3 +136,13 @@ def test_scope__must_be_known():
     assert r.returncode == 1 and 'did you mean "EU"?' in r.stderr
     assert run("gaps", "--regime", "grdp").returncode == 1
     assert run("--help").returncode == 0
+
+
+def test_shipped_file__is_what_its_script_makes():
+    facts = os.path.join(os.environ.get("BW_SHARED", os.path.join(SOURCE, "..", "shared")), "catalogue", "jurisdictions.json")
+    if not os.path.exists(facts):
+        pytest.skip("no jurisdiction facts here")
+    packs = os.path.join(SOURCE, "policies", "packs")
+    made = subprocess.run([sys.executable, os.path.join(packs, "make_catalogue.py"), facts], capture_output=True, check=True)
+    with open(os.path.join(packs, "catalogue.json"), "rb") as f:
+        assert f.read() == made.stdout

@@ -181,6 +181,7 @@ static const refusal refusals[] = {
     {"{\"zones\":[{\"id\":\"z\",\"kind\":\"group\",\"in\":[\"FR\"]" SD "}]}", "/zones/0/in/0", "but itself"},
     {"{\"zones\":[{\"id\":\"z\",\"kind\":\"group\",\"in\":[\"world\"]" SD "}]}", "/zones/0/in/0", "localisation is known"},
     {"{\"countries\":[{\"code\":\"XX\",\"in\":[\"world\"]" SD "}]}", "/countries/0/in/0", "localisation is known"},
+    {"{\"zones\":[{\"id\":\"z\",\"kind\":\"deny\",\"unknown\":true,\"in\":[\"EU\"]" SD "}]}", "/zones/0/in/0", "deny-lists only"},
     {"{\"zones\":[{\"id\":\"z\",\"kind\":\"group\",\"countries\":[\"ZZ\"]" SD "}]}", "/zones/0/countries/0", "not a country"},
     {"{\"zones\":[{\"id\":\"z\",\"kind\":\"group\",\"countries\":[\"UK\"]" SD "}]}", "/zones/0/countries/0", "did you mean \"GB\"?"},
     {"{\"zones\":[{\"id\":\"z\",\"kind\":\"group\",\"unknown\":true" SD "}]}", "/zones/0", "allow-list or a deny-list"},
@@ -363,6 +364,10 @@ static void test_catalogue_near__guesses_what_was_meant(void **state)
     assert_int_equal(bw_labels_parse(ctx, c, v, BW_STR("t"), &l), BW_EINVALID);
     assert_string_equal(bw_ctx_pointer(ctx), "/residency");
     assert_non_null(strstr(bw_ctx_message(ctx), "did you mean \"EU\"?"));
+    /* data is kept in no deny-list, least of all in one that holds every country */
+    assert_int_equal(bw_json_parse(ctx, BW_STR("{\"regimes\":[\"none\"],\"residency\":[\"FR\",\"itar-proscribed\"],\"sensitivity\":0}"), BW_JSON_REQUEST, &v), BW_OK);
+    assert_int_equal(bw_labels_parse(ctx, c, v, BW_STR("t"), &l), BW_EINVALID);
+    assert_non_null(strstr(bw_ctx_message(ctx), "\"itar-proscribed\" is a deny-list"));
     bw_catalogue_free(c);
     bw_ctx_free(ctx);
 }
