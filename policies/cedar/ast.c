@@ -130,7 +130,7 @@ bw_status bw_cedar__set_add(bw_cedar__maker *m, bw_cedar_policies *set,
                        BW_CEDAR_POLICIES_MAX);
     policy->is_template = policy->scope[0].slot || policy->scope[2].slot;
     if (!policy->code)
-        TRY(bw_cedar__compile(m->ctx, m->pool, policy));
+        TRY(bw_cedar__compile(m->ctx, m->pool, NULL, policy));
     if (policy->code && policy->code->stack_max > set->stack_max)
         set->stack_max = policy->code->stack_max;
     return bw_cedar__list_add(m, all, policy, sizeof *policy);

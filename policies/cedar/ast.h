@@ -53,6 +53,7 @@ typedef enum bw_cedar__op { /* children, and what else the node holds */
 
 enum { BW_CEDAR__PRINCIPAL, BW_CEDAR__ACTION, BW_CEDAR__RESOURCE, BW_CEDAR__CONTEXT };
 
+typedef struct bw_cedar__lineage bw_cedar__lineage; /* code.h */
 typedef struct bw_cedar__expr bw_cedar__expr;
 struct bw_cedar__expr {
     uint8_t op;    /* bw_cedar__op */
@@ -65,6 +66,7 @@ struct bw_cedar__expr {
         bw_cedar_value value;
         const bw_str *names;
         bw_cedar__pattern pattern;
+        const bw_cedar__lineage *lineage; /* IN of a residual: its left side's; or NULL */
     } u;
 };
 

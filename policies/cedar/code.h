@@ -23,6 +23,7 @@ typedef enum bw_cedar__ins {
     BW_CEDAR__I_GT,
     BW_CEDAR__I_GE,
     BW_CEDAR__I_IN,
+    BW_CEDAR__I_IN_KNOWN, /* IN; the left value's lineage is there */
     BW_CEDAR__I_ADD,
     BW_CEDAR__I_SUB,
     BW_CEDAR__I_MUL,
@@ -49,22 +50,35 @@ typedef enum bw_cedar__ins {
 
 typedef struct bw_cedar__instr {
     uint8_t ins, which;
-    uint32_t n; /* operands, or the target of a jump */
+    uint32_t n; /* operands, the target of a jump, or of an attribute where it may be */
     union {
         bw_cedar_value value;
         bw_str name;
         const bw_str *names;
         const bw_cedar__pattern *pattern;
+        const bw_cedar__lineage *lineage;
     } u;
 } bw_cedar__instr;
+
+/* All that an entity is in, itself included: a hash table, so that a residual that asks
+ * whether a known entity is in something of the resource's need not walk stores. */
+struct bw_cedar__lineage {
+    uint32_t mask;
+    const bw_cedar__uid *slots[]; /* open addressing by hash; NULL: free */
+};
 
 struct bw_cedar__code {
     const bw_cedar__instr *ins;
     uint32_t n, stack_max;
 };
 
-/* Compiles the clauses of p (nothing when there are none) in pool's arena. */
-BW_MUST_USE bw_status bw_cedar__compile(bw_ctx *ctx, bw_ctx *pool, bw_cedar__policy *p);
+/* Compiles the clauses of p (nothing when there are none) in pool's arena. shape: of
+ * resources that conform, so that their attributes are looked for where they stand; or
+ * NULL. */
+struct bw_cedar__type;
+BW_MUST_USE bw_status bw_cedar__compile(bw_ctx *ctx, bw_ctx *pool,
+                                        const struct bw_cedar__type *shape,
+                                        bw_cedar__policy *p);
 /* One expression as a program of its own, in ctx's arena: BW_CEDAR__YES leaves its value
  * in run->stack[1]. */
 BW_MUST_USE bw_status bw_cedar__compile_expr(bw_ctx *ctx, const bw_cedar__expr *e,

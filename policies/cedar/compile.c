@@ -2,6 +2,7 @@
  * Sets, records and constructors of constants are folded into one constant, unless the
  * call fails: then it stays, since its error belongs to the evaluation. */
 #include "code.h"
+#include "schema.h"
 
 typedef struct frame {
     const bw_cedar__expr *e;
@@ -11,6 +12,7 @@ typedef struct frame {
 
 typedef struct compiler {
     bw_ctx *ctx, *pool;
+    const bw_cedar__type *shape; /* of the resource; or NULL */
     bw_cedar__instr *ins;
     uint32_t n, cap;
     uint32_t depth, depth_max; /* of the value stack */
@@ -171,12 +173,21 @@ static bw_status between(compiler *c, frame *f)
     }
 }
 
+/* Where the attribute stands in a record that lacks no optional one. */
+static uint32_t place_of(const bw_cedar__type *shape, bw_str name)
+{
+    const bw_cedar__attr *attr = bw_cedar__type_attr(shape, name);
+    return attr ? (uint32_t)(attr - shape->attrs) : 0;
+}
+
 static bw_status emit_get(compiler *c, const bw_cedar__expr *e)
 {
     bw_cedar__instr *last = c->n ? &c->ins[c->n - 1] : NULL;
     if (e->child[0]->op == BW_CEDAR__VAR && last->ins == BW_CEDAR__I_VAR) {
         last->ins = BW_CEDAR__I_VAR_GET;
         last->u.name = e->u.names[0];
+        if (c->shape && last->which == BW_CEDAR__RESOURCE)
+            last->n = place_of(c->shape, last->u.name);
         return BW_OK;
     }
     return emit(c, (bw_cedar__instr){.ins = BW_CEDAR__I_GET, .u.name = e->u.names[0]},
@@ -272,6 +283,11 @@ static bw_status finish(compiler *c, const frame *f)
         return emit_call(c, e);
     default:
         assert(e->n == 1 || e->n == 2);
+        if (e->op == BW_CEDAR__IN && e->u.lineage)
+            return emit(c,
+                        (bw_cedar__instr){.ins = BW_CEDAR__I_IN_KNOWN,
+                                          .u.lineage = e->u.lineage},
+                        -1);
         return emit_op(c, bw_cedar__ins_of(e->op), 0, 1 - (int)e->n);
     }
 }
@@ -295,11 +311,12 @@ static bw_status compile_expr(compiler *c, const bw_cedar__expr *root)
     return st;
 }
 
-bw_status bw_cedar__compile(bw_ctx *ctx, bw_ctx *pool, bw_cedar__policy *p)
+bw_status bw_cedar__compile(bw_ctx *ctx, bw_ctx *pool,
+                            const struct bw_cedar__type *shape, bw_cedar__policy *p)
 {
     if (p->nclauses == 0)
         return BW_OK;
-    compiler c = {.ctx = ctx, .pool = pool};
+    compiler c = {.ctx = ctx, .pool = pool, .shape = shape};
     for (uint32_t i = 0; i < p->nclauses; i++) {
         bw_status st = compile_expr(&c, p->clauses[i].body);
         if (st == BW_OK)

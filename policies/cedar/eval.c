@@ -69,13 +69,14 @@ static bool stores_tangle(const bw_cedar_entities *extra, const bw_cedar_entitie
     return false;
 }
 
-/* The same of the resource's own object and a store. */
+/* The same of the resource's own object and a store: something there may have it as an
+ * ancestor, and its parents may be others here. */
 static bool own_tangles(const bw_cedar__run *run, const bw_cedar_entities *store)
 {
+    if (!run->own || !store || !bw_cedar__store_has_above(store, run->own->uid.type))
+        return false;
     const bw_cedar__object *same =
-        run->own && store
-            ? bw_cedar__store_get(store, run->vars[BW_CEDAR__RESOURCE].u.uid)
-            : NULL;
+        bw_cedar__store_get(store, run->vars[BW_CEDAR__RESOURCE].u.uid);
     return same && (run->own->nparents > 0 || same->nancestors > 0);
 }
 
@@ -241,14 +242,14 @@ bool bw_cedar__each_ancestor(bw_cedar__run *run, const bw_cedar__uid *uid, size_
     return true;
 }
 
-typedef struct lineage {
+typedef struct looking {
     bw_str type;
     bool met;
-} lineage;
+} looking;
 
 static void look_at(const bw_cedar__uid *uid, void *user)
 {
-    lineage *l = user;
+    looking *l = user;
     l->met |= bw_str_eq(uid->type, l->type);
 }
 
@@ -256,19 +257,30 @@ bool bw_cedar__lineage_known(bw_cedar__run *run, const bw_cedar__uid *uid)
 {
     if (!run->unknown)
         return true;
-    lineage l = {*run->unknown, bw_str_eq(uid->type, *run->unknown)};
+    looking l = {*run->unknown, bw_str_eq(uid->type, *run->unknown)};
     if (l.met || !run->unknown_above)
         return !l.met;
     return bw_cedar__each_ancestor(run, uid, SIZE_MAX, look_at, &l) && !l.met;
 }
 
+static bool among(const bw_cedar__lineage *l, const bw_cedar__uid *uid)
+{
+    for (uint32_t i = (uint32_t)uid->hash & l->mask; l->slots[i]; i = (i + 1) & l->mask)
+        if (bw_cedar__uid_eq(l->slots[i], uid))
+            return true;
+    return false;
+}
+
+/* lineage: a's, or NULL. */
 static const char *op_in(bw_cedar__run *run, const bw_cedar_value *a,
-                         const bw_cedar_value *b, bool *out)
+                         const bw_cedar_value *b, const bw_cedar__lineage *lineage,
+                         bool *out)
 {
     if (a->kind != BW_CEDAR__ENTITY)
         return "left of in is no entity";
     if (b->kind == BW_CEDAR__ENTITY) {
-        *out = bw_cedar__is_in(run, a->u.uid, b->u.uid);
+        *out = lineage ? among(lineage, b->u.uid)
+                       : bw_cedar__is_in(run, a->u.uid, b->u.uid);
         return NULL;
     }
     if (b->kind != BW_CEDAR__SET)
@@ -278,7 +290,8 @@ static const char *op_in(bw_cedar__run *run, const bw_cedar_value *a,
             return "right of in is a set that holds more than entities";
     *out = false;
     for (uint32_t i = 0; i < b->n && !*out; i++)
-        *out = bw_cedar__is_in(run, a->u.uid, b->u.items[i].u.uid);
+        *out = lineage ? among(lineage, b->u.items[i].u.uid)
+                       : bw_cedar__is_in(run, a->u.uid, b->u.items[i].u.uid);
     return NULL;
 }
 
@@ -299,18 +312,36 @@ static const bw_cedar_value *attrs_of(const bw_cedar__run *run, const bw_cedar_v
     return o ? &o->attrs : NULL;
 }
 
-static const char *op_get(const bw_cedar__run *run, bw_cedar_value *top, bw_str name)
+static const char missing[] = "attribute of an entity that is in no store";
+
+static const char *get(const bw_cedar_value *r, bw_cedar_value *top, bw_str name,
+                       uint32_t hint)
 {
-    bool type_error;
-    const bw_cedar_value *r = attrs_of(run, top, &type_error);
-    if (!r)
-        return type_error ? "attribute of what is neither record nor entity"
-                          : "attribute of an entity that is in no store";
-    const bw_cedar_value *v = bw_cedar__record_get(r, name);
+    const bw_cedar_value *v = bw_cedar__record_get_at(r, name, hint);
     if (!v)
         return "no such attribute";
     *top = *v;
     return NULL;
+}
+
+static const char *op_get(const bw_cedar__run *run, bw_cedar_value *top, bw_str name,
+                          uint32_t hint)
+{
+    bool type_error;
+    const bw_cedar_value *r = attrs_of(run, top, &type_error);
+    if (!r)
+        return type_error ? "attribute of what is neither record nor entity" : missing;
+    return get(r, top, name, hint);
+}
+
+/* The commonest: of a variable, whose object is at hand. */
+static const char *op_var_get(const bw_cedar__run *run, const bw_cedar__instr *in,
+                              bw_cedar_value *top)
+{
+    if (in->which == BW_CEDAR__CONTEXT)
+        return get(&run->vars[BW_CEDAR__CONTEXT], top, in->u.name, in->n);
+    const bw_cedar__object *o = run->objects[in->which];
+    return o ? get(&o->attrs, top, in->u.name, in->n) : missing;
 }
 
 static const char *op_has(const bw_cedar__run *run, const bw_cedar_value *top,
@@ -388,7 +419,9 @@ static const char *op_binary(bw_cedar__run *run, bw_cedar__ins ins, bw_cedar_val
     switch (ins) {
     case BW_CEDAR__I_EQ:
     case BW_CEDAR__I_NE:
-        yes = bw_cedar__cmp(a, b, &run->steps) == 0;
+        yes = a->kind == b->kind && (a->kind == BW_CEDAR__ENTITY
+                                         ? bw_cedar__uid_eq(a->u.uid, b->u.uid)
+                                         : bw_cedar__cmp(a, b, &run->steps) == 0);
         *a = bw_cedar__bool(yes == (ins == BW_CEDAR__I_EQ));
         return NULL;
     case BW_CEDAR__I_LT:
@@ -397,7 +430,7 @@ static const char *op_binary(bw_cedar__run *run, bw_cedar__ins ins, bw_cedar_val
     case BW_CEDAR__I_GE:
         return op_order(ins, a, b);
     case BW_CEDAR__I_IN:
-        why = op_in(run, a, b, &yes);
+        why = op_in(run, a, b, NULL, &yes);
         *a = bw_cedar__bool(!why && yes);
         return why;
     case BW_CEDAR__I_HAS_TAG:
@@ -499,14 +532,13 @@ static const char *run_value(bw_cedar__run *run, const bw_cedar__instr *in,
         *++*top = run->vars[in->which];
         return NULL;
     case BW_CEDAR__I_VAR_GET:
-        *++*top = run->vars[in->which];
-        return op_get(run, *top, in->u.name);
+        return op_var_get(run, in, ++*top);
     case BW_CEDAR__I_NOT:
     case BW_CEDAR__I_NEG:
     case BW_CEDAR__I_IS_EMPTY:
         return op_unary(in->ins, t);
     case BW_CEDAR__I_GET:
-        return op_get(run, t, in->u.name);
+        return op_get(run, t, in->u.name, in->n);
     case BW_CEDAR__I_HAS:
         why = op_has(run, t, in->u.name, &found);
         *t = bw_cedar__bool(found != NULL);
@@ -531,6 +563,11 @@ static const char *run_value(bw_cedar__run *run, const bw_cedar__instr *in,
         **top = v;
         return memory ? out_of_memory : why;
     }
+    case BW_CEDAR__I_IN_KNOWN:
+        *top = t - 1;
+        why = op_in(run, t - 1, t, in->u.lineage, &yes);
+        t[-1] = bw_cedar__bool(!why && yes);
+        return why;
     case BW_CEDAR__I_ERROR:
         return "unknown value";
     default:

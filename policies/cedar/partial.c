@@ -168,7 +168,8 @@ static bw_status compile(partial *t, bw_cedar__residual *item)
 {
     bw_cedar__clause when = {.body = item->expr};
     bw_cedar__policy p = {.clauses = &when, .nclauses = 1};
-    TRY(bw_cedar__compile(t->f.ctx, t->r->pool, &p));
+    TRY(bw_cedar__compile(t->f.ctx, t->r->pool,
+                          t->f.resource ? t->f.resource->shape : NULL, &p));
     item->code = p.code;
     if (p.code->stack_max > t->r->stack_max)
         t->r->stack_max = p.code->stack_max;

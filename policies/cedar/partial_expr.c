@@ -309,12 +309,74 @@ static void describe(const folder *f, bw_cedar__op op, const bw_cedar__expr *e,
     }
 }
 
+/* ---- lineages ---- */
+enum { LINEAGE_MAX = 128 }; /* larger ones are looked up in the stores */
+
+typedef struct gathering {
+    const bw_cedar__uid *uids[LINEAGE_MAX + 1];
+    uint32_t n;
+} gathering;
+
+static void gather(const bw_cedar__uid *uid, void *user)
+{
+    gathering *g = user;
+    g->uids[g->n++] = uid;
+}
+
+/* What v is in, as a table; NULL when that is too much or not known. */
+static bw_status lineage_of(folder *f, const bw_cedar_value *v,
+                            const bw_cedar__lineage **out)
+{
+    gathering g;
+    g.n = 0;
+    *out = NULL;
+    if (v->kind != BW_CEDAR__ENTITY || !bw_cedar__lineage_known(&f->run, v->u.uid) ||
+        !bw_cedar__each_ancestor(&f->run, v->u.uid, LINEAGE_MAX, gather, &g))
+        return BW_OK;
+    gather(v->u.uid, &g);
+    uint32_t size = 4; /* at most half full */
+    while (size < 2 * g.n)
+        size *= 2;
+    bw_cedar__lineage *l = bw_arena_calloc(
+        f->run.ctx, 1, sizeof *l + size * sizeof(const bw_cedar__uid *));
+    if (!l)
+        return bw_fail_nomem(f->ctx);
+    l->mask = size - 1;
+    for (uint32_t k = 0; k < g.n; k++) {
+        uint32_t i = (uint32_t)g.uids[k]->hash & l->mask;
+        while (l->slots[i])
+            i = (i + 1) & l->mask;
+        l->slots[i] = g.uids[k];
+    }
+    *out = l;
+    return BW_OK;
+}
+
+/* `v in <residual>`, its lineage beside it. */
+static bw_status attach_lineage(folder *f, const part *p, part *r)
+{
+    const bw_cedar__lineage *l;
+    bw_cedar__expr *e;
+    const bw_cedar__expr **child;
+    TRY(lineage_of(f, &p->value, &l));
+    if (!l)
+        return BW_OK;
+    TRY(bw_cedar__fold_node(f, BW_CEDAR__IN, r->e->offset, 2, &e, &child));
+    child[0] = r->e->child[0];
+    child[1] = r->e->child[1];
+    e->u.lineage = l;
+    r->e = e;
+    return BW_OK;
+}
+
 static bw_status keep(folder *f, bw_cedar__op op, const bw_cedar__expr *e,
                       const part *p, part *out)
 {
     part r = {0};
     describe(f, op, e, p, &r);
     TRY(rebuild(f, op, e, p, &r.e));
+    if (op == BW_CEDAR__IN && p->known)
+        TRY(attach_lineage(f, p, &r));
     *out = r;
     return BW_OK;
 }

@@ -3,7 +3,7 @@
  * caller may ask of residuals without a resource. */
 #include "residual.h"
 
-enum { STACK_FEW = 64 }; /* values of a stack that needs no arena: 1 KiB */
+enum { STACK_FEW = 15 }; /* values of a stack that needs no arena */
 
 /* ---- without a resource ---- */
 static const bw_cedar__residual *item_of(const bw_cedar_residuals *r, size_t policy)
@@ -62,13 +62,27 @@ static const bw_cedar__object *defined_in(const bw_cedar_entities *store,
     return o && o->defined ? o : NULL;
 }
 
-/* A run over the stores of the partial evaluation, the resource's own object beside
- * them. uid must outlive it. */
-static bw_status start(bw_ctx *ctx, const bw_cedar_residuals *r,
-                       const bw_cedar_entities *store, const bw_cedar__uid *uid,
-                       bw_cedar__run *run)
+/* The only object of a store is found without hashing its uid. */
+static const bw_cedar__object *only_one(const bw_cedar_entities *store,
+                                        const bw_cedar_uid *uid)
 {
-    const bw_cedar__object *o = defined_in(store, uid);
+    const bw_cedar__object *o = store && store->n == 1 ? store->objects : NULL;
+    return o && o->defined && bw_str_eq(o->uid.id, uid->id) &&
+                   bw_str_eq(o->uid.type, uid->type)
+               ? o
+               : NULL;
+}
+
+/* A run over the stores of the partial evaluation, the resource's own object beside
+ * them. *uid must outlive it. */
+static bw_status start(bw_ctx *ctx, const bw_cedar_residuals *r,
+                       const bw_cedar_entities *store, const bw_cedar_uid *resource,
+                       bw_cedar__uid *uid, bw_cedar__run *run)
+{
+    const bw_cedar__object *o = only_one(store, resource);
+    *uid = o ? o->uid : bw_cedar__uid_make(resource->type, resource->id);
+    if (!o)
+        o = defined_in(store, uid);
     if (!bw_str_eq(uid->type, r->uids[BW_CEDAR__RESOURCE].type))
         return bw_fail(ctx, BW_EINVALID, "the residuals are for another type");
     if (r->check_id) {
@@ -97,10 +111,10 @@ bw_status bw_cedar_residuals_finish(bw_ctx *ctx, const bw_cedar_residuals *r,
                                     const bw_cedar_entities *store,
                                     const bw_cedar_uid *resource, bw_cedar_answer *out)
 {
-    bw_cedar__uid uid = bw_cedar__uid_make(resource->type, resource->id);
+    bw_cedar__uid uid;
     bw_cedar__run run;
     bw_cedar__verdicts v;
-    bw_status st = start(ctx, r, store, &uid, &run);
+    bw_status st = start(ctx, r, store, resource, &uid, &run);
     if (st == BW_OK)
         st = bw_cedar__verdicts_start(&run, r->n, r->stack_max, &v);
     for (uint32_t i = 0; i < r->n && st == BW_OK; i++) {
@@ -152,10 +166,10 @@ bw_status bw_cedar_residuals_allow(bw_ctx *ctx, const bw_cedar_residuals *r,
                                    const bw_cedar_entities *store,
                                    const bw_cedar_uid *resource, bool *allow)
 {
-    bw_cedar__uid uid = bw_cedar__uid_make(resource->type, resource->id);
+    bw_cedar__uid uid;
     bw_cedar__run run;
     bw_arena_mark mark = bw_arena_mark_get(ctx);
-    bw_status st = start(ctx, r, store, &uid, &run);
+    bw_status st = start(ctx, r, store, resource, &uid, &run);
     if (st == BW_OK && r->never)
         *allow = false;
     else if (st == BW_OK)

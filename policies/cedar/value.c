@@ -149,10 +149,27 @@ uint32_t bw_cedar__set_sort(bw_cedar_value *items, uint32_t n, uint64_t *cost)
     return k;
 }
 
+enum { SHORT_SET = 8 };
+
+/* Few strings: most differ in length, which is quicker seen than their order. */
+static bool short_set_has(const bw_cedar_value *set, const bw_cedar_value *text,
+                          uint64_t *cost)
+{
+    for (uint32_t i = 0; i < set->n; i++)
+        if (set->u.items[i].kind == BW_CEDAR__STRING && set->u.items[i].n == text->n) {
+            *cost += text->n / 64;
+            if (bw_str_eq(bw_cedar__text(&set->u.items[i]), bw_cedar__text(text)))
+                return true;
+        }
+    return false;
+}
+
 bool bw_cedar__set_has(const bw_cedar_value *set, const bw_cedar_value *v,
                        uint64_t *cost)
 {
     uint32_t lo = 0, hi = set->n;
+    if (hi <= SHORT_SET && v->kind == BW_CEDAR__STRING)
+        return short_set_has(set, v, cost);
     while (lo < hi) {
         uint32_t mid = lo + (hi - lo) / 2;
         int c = bw_cedar__cmp(&set->u.items[mid], v, cost);

@@ -118,6 +118,14 @@ bool bw_cedar__value_copy(bw_ctx *pool, const bw_cedar_value *v, bw_cedar_value 
 /* Sorts members by key; false when a key is there twice. */
 bool bw_cedar__record_sort(bw_cedar__member *members, uint32_t n);
 const bw_cedar_value *bw_cedar__record_get(const bw_cedar_value *record, bw_str key);
+/* The same, looking at member `hint` first. */
+static inline const bw_cedar_value *
+bw_cedar__record_get_at(const bw_cedar_value *record, bw_str key, uint32_t hint)
+{
+    if (hint < record->n && bw_str_eq(record->u.members[hint].key, key))
+        return &record->u.members[hint].value;
+    return bw_cedar__record_get(record, key);
+}
 
 /* ---- extension types ---- */
 typedef enum bw_cedar__fn { /* order of the table in ext.c */
@@ -176,6 +184,7 @@ bool bw_cedar__is_path(bw_str s);     /* IDENT(::IDENT)*, no reserved part, no b
 bw_str bw_cedar__path_last(bw_str s); /* after the last :: */
 static inline bool bw_cedar__is_action_type(bw_str type)
 {
-    return bw_str_is(bw_cedar__path_last(type), "Action");
+    return type.len >= 6 && memcmp(type.ptr + type.len - 6, "Action", 6) == 0 &&
+           (type.len == 6 || type.ptr[type.len - 7] == ':');
 }
 #endif
