@@ -71,9 +71,6 @@ static void key_value(bw_buf *key, const bw_cedar_value *v)
         key_str(key, v->u.uid->type);
         key_str(key, v->u.uid->id);
         return;
-    case BW_CEDAR__BOOL:
-        bw_buf_putc(key, v->u.boolean);
-        return;
     default:
         bw_buf_put(key, &v->u.integer, sizeof v->u.integer);
     }
@@ -92,7 +89,9 @@ static void key_node(lowering *l, const vnode *v)
             key_str(&l->key, v->source->u.names[at]);
         key_u32(&l->key, l->nodes[v->child[at]].shape);
     }
-    if (v->op == BW_CEDAR__VALUE)
+    if (v->op == BW_CEDAR__VALUE && v->type && bw_cedar__type_is_bool(v->type))
+        bw_buf_putc(&l->key, (char)v->type->kind);
+    else if (v->op == BW_CEDAR__VALUE)
         key_value(&l->key, &v->source->u.value);
     if (v->op == BW_CEDAR__LIKE)
         for (uint32_t i = 0; i < v->source->u.pattern.n; i++)
@@ -175,6 +174,26 @@ static bw_status add_value(lowering *l, const bw_cedar__expr *e, uint32_t *out)
         v.type = bw_cedar__type_of(value->kind);
     }
     return add(l, v, NULL, out);
+}
+
+/* The reference engine replaces `true && false` by a literal when it reads it, and so
+ * takes `(true || false) == 1` for a comparison of literals. */
+static bw_status add_logic(lowering *l, const bw_cedar__expr *e, const uint32_t *child,
+                           uint32_t *out)
+{
+    const vnode *a = &l->nodes[child[0]], *b = &l->nodes[child[1]];
+    bool literal = a->op == BW_CEDAR__VALUE && b->op == BW_CEDAR__VALUE && a->type &&
+                   b->type && bw_cedar__type_is_bool(a->type) &&
+                   bw_cedar__type_is_bool(b->type);
+    if (!literal)
+        return add(l, (vnode){.op = e->op, .n = 2, .source = e}, child, out);
+    bool x = a->type->kind == BW_CEDAR__TRUE, y = b->type->kind == BW_CEDAR__TRUE,
+         is = e->op == BW_CEDAR__AND ? x && y : x || y;
+    return add(l,
+               (vnode){.op = BW_CEDAR__VALUE,
+                       .source = e,
+                       .type = bw_cedar__type_of(is ? BW_CEDAR__TRUE : BW_CEDAR__FALSE)},
+               NULL, out);
 }
 
 static bw_status add_not(lowering *l, const bw_cedar__expr *e, bw_cedar__op op,
@@ -264,6 +283,9 @@ static bw_status finish(lowering *l, const bw_cedar__expr *e, const uint32_t *ch
         return add_not(l, e, BW_CEDAR__LE, child, out);
     case BW_CEDAR__GE:
         return add_not(l, e, BW_CEDAR__LT, child, out);
+    case BW_CEDAR__AND:
+    case BW_CEDAR__OR:
+        return add_logic(l, e, child, out);
     case BW_CEDAR__HAS:
         return add_has(l, e, child[0], out);
     case BW_CEDAR__IS:

@@ -130,7 +130,7 @@ static const bw_cedar__uid *named(const checker *c, const vnode *v)
 {
     if (v->op == BW_CEDAR__VAR && v->which == BW_CEDAR__ACTION)
         return c->action;
-    if (v->op == BW_CEDAR__VALUE && v->source->u.value.kind == BW_CEDAR__ENTITY)
+    if (v->source->op == BW_CEDAR__VALUE && v->source->u.value.kind == BW_CEDAR__ENTITY)
         return v->source->u.value.u.uid;
     return NULL;
 }
