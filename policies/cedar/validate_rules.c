@@ -109,8 +109,7 @@ static bw_status look_into(checker *c, const vnode *v, const typed *args,
                            bw_cedar__reach *out)
 {
     uint32_t depth = args[0].reach.depth;
-    *out = (bw_cedar__reach){.depth =
-                                 depth == BW_CEDAR__NO_ROOT ? depth : depth + 1};
+    *out = (bw_cedar__reach){.depth = depth == BW_CEDAR__NO_ROOT ? depth : depth + 1};
     if (c->options.level < 0 || out->depth <= (uint32_t)c->options.level)
         return BW_OK;
     if (depth == BW_CEDAR__NO_ROOT)
@@ -187,8 +186,8 @@ bool bw_cedar__action_below(const bw_cedar_schema *s, const bw_cedar__object *ac
                             const bw_cedar__uid *above)
 {
     const bw_cedar__object *o = bw_cedar__store_get(&s->actions, above);
-    return o && (o == action || bw_cedar__object_below(
-                                    action, (uint32_t)(o - s->actions.objects)));
+    return o && (o == action ||
+                 bw_cedar__object_below(action, (uint32_t)(o - s->actions.objects)));
 }
 
 /* Whether an action that is known is in b, where that is known too. */
@@ -262,8 +261,9 @@ static bw_status check_tag(checker *c, const vnode *v, const typed *args, typed 
         bw_cedar__say(c, "`%e`: entities of type %t have no tags", v->source,
                       args[0].type);
     else
-        bw_cedar__say(c, "`%e`: the tag may be missing; ask hasTag before, in the same "
-                         "words",
+        bw_cedar__say(c,
+                      "`%e`: the tag may be missing; ask hasTag before, in the same "
+                      "words",
                       v->source);
     return bw_cedar__report(c, false, v->source);
 }
@@ -321,8 +321,9 @@ static bw_status check_get(checker *c, const vnode *v, const typed *args, typed 
         out->type = a->type;
         if (a->required || c->active[v->grants] > 0)
             return BW_OK;
-        bw_cedar__say(c, "`%e`: attribute %n of %t is optional; ask `has` before, in "
-                         "the same words",
+        bw_cedar__say(c,
+                      "`%e`: attribute %n of %t is optional; ask `has` before, in "
+                      "the same words",
                       v->source, v->name, args[0].type);
     } else {
         bw_cedar__say(c, "`%e`: %t has no attribute %n", v->source, args[0].type,
@@ -388,11 +389,12 @@ static bw_status check_constructor(checker *c, const vnode *v, const typed *args
     const char *name = bw_cedar__fn_name(v->which).ptr;
     TRY(want(c, v, 0, args, BW_CEDAR__STRING, "String", &ok));
     if (arg->op != BW_CEDAR__VALUE) {
-        bw_cedar__say(c, "`%e`: %s takes a string that is written out", v->source, name);
+        bw_cedar__say(c, "`%e`: %s takes a string that is written out", v->source,
+                      name);
         return bw_cedar__report(c, false, v->source);
     }
-    if (!ok || !bw_cedar__fn_call(c->env, v->which, &arg->source->u.value, 1, &value,
-                                  &memory))
+    if (!ok ||
+        !bw_cedar__fn_call(c->env, v->which, &arg->source->u.value, 1, &value, &memory))
         return BW_OK;
     if (memory)
         return bw_fail_nomem(c->ctx);
@@ -405,7 +407,7 @@ static bw_status check_call(checker *c, const vnode *v, const typed *args, typed
     const bw_cedar__kind *kinds;
     bw_cedar__kind result;
     uint32_t n = bw_cedar__fn_types(v->which, &kinds, &result);
-    out->type = bw_cedar__type_of(result);
+    out->type = bw_cedar__type_of((uint8_t)result);
     if (v->n != n) {
         bw_cedar__say(c, "`%e`: %s takes %u arguments, not %u", v->source,
                       bw_cedar__fn_name(v->which).ptr, n, v->n);
@@ -419,7 +421,7 @@ static bw_status check_call(checker *c, const vnode *v, const typed *args, typed
                                         [BW_CEDAR__IP] = "ipaddr"};
     bool ok;
     for (uint32_t i = 0; i < n; i++)
-        TRY(want(c, v, i, args, kinds[i], names[kinds[i]], &ok));
+        TRY(want(c, v, i, args, (uint8_t)kinds[i], names[kinds[i]], &ok));
     return BW_OK;
 }
 
