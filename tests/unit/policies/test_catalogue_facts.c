@@ -119,6 +119,59 @@ static void test_catalogue__counts_what_the_facts_count(void **state)
     }
 }
 
+/* Names of the Zone entities in the order that Cedar gets them, and the edges between. */
+static size_t zone_index(const bw_str *names, size_t n, bw_str name)
+{
+    size_t i = 0;
+    while (i < n && !bw_str_eq(names[i], name))
+        i++;
+    return i;
+}
+
+/* What lies in what by following the entities' own parents must be what we say. */
+static void test_catalogue_in__follows_the_entities(void **state)
+{
+    enum { MAX = 512 };
+    static bw_str names[MAX];
+    static bool up[MAX][MAX];
+    const bw_catalogue *c = *state;
+    bw_ctx *ctx = bw_ctx_new(0);
+    bw_buf b = {0};
+    bw_json *list;
+    size_t n = 0, lies = 0;
+    bw_buf_putc(&b, '[');
+    bw_catalogue_put_entities(c, &b);
+    bw_buf_putc(&b, ']');
+    assert_int_equal(bw_json_parse(ctx, bw_buf_view(&b), BW_JSON_CEDAR, &list), BW_OK);
+    for (const bw_json *e = list->child; e; e = e->next)
+        if (bw_str_is(bw_json_get(bw_json_get(e, "uid"), "type")->str, "Bw::Zone"))
+            names[n++] = bw_json_get(bw_json_get(e, "uid"), "id")->str;
+    assert_int_equal(n, 249 + 19 + 1); /* and Zone "unknown" */
+    memset(up, 0, sizeof up);
+    for (const bw_json *e = list->child; e; e = e->next) {
+        size_t i = zone_index(names, n, bw_json_get(bw_json_get(e, "uid"), "id")->str);
+        if (!bw_str_is(bw_json_get(bw_json_get(e, "uid"), "type")->str, "Bw::Zone"))
+            continue;
+        up[i][i] = true;
+        for (const bw_json *p = bw_json_get(e, "parents")->child; p; p = p->next)
+            up[i][zone_index(names, n, bw_json_get(p, "id")->str)] = true;
+    }
+    for (size_t k = 0; k < n; k++) /* Warshall */
+        for (size_t i = 0; i < n; i++)
+            for (size_t j = 0; up[i][k] && j < n; j++)
+                up[i][j] = up[i][j] || up[k][j];
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < n; j++) {
+            bool known = !bw_str_is(names[i], "unknown") && !bw_str_is(names[j], "unknown");
+            if (bw_catalogue_in(c, names[i], names[j]) != (known && up[i][j]))
+                fail_msg("%.*s in %.*s", (int)names[i].len, names[i].ptr, (int)names[j].len, names[j].ptr);
+            lies += known && up[i][j] && i != j;
+        }
+    assert_true(lies > 600);
+    bw_buf_clear(&b);
+    bw_ctx_free(ctx);
+}
+
 /* A rule about a misspelt zone would never fire. */
 static void test_catalogue__knows_every_place_that_a_pack_names(void **state)
 {
@@ -358,6 +411,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_catalogue__puts_each_country_where_the_law_does),
         cmocka_unit_test(test_catalogue__counts_what_the_facts_count),
+        cmocka_unit_test(test_catalogue_in__follows_the_entities),
         cmocka_unit_test(test_catalogue__knows_every_place_that_a_pack_names),
         cmocka_unit_test(test_catalogue_gaps__lists_what_the_shipped_facts_lack),
         cmocka_unit_test(test_catalogue_gaps__ask_about_what_decisions_need),
