@@ -39,7 +39,7 @@ static void digest_of(bw_str text, char out[BW_DIGEST_HEX + 1])
     sodium_bin2hex(out, BW_DIGEST_HEX + 1, d, sizeof d);
 }
 
-static void facts_release(bw_rule_facts *f)
+void bw_rule_facts__release(bw_rule_facts *f)
 {
     if (!f || atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1)
         return;
@@ -53,7 +53,7 @@ void bw_rules__release(bw_rules *s)
     if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
     bw_cedar_policies_free(s->policies);
-    facts_release(s->facts);
+    bw_rule_facts__release(s->facts);
     bw_free(s->names);
     text_free(s->text);
     bw_free(s);
@@ -154,7 +154,7 @@ static bw_status operator_entities(bw_ctx *ctx, const bw_cedar_schema *schema,
     bw_status st = bw_json_parse(ctx, entities, BW_JSON_CEDAR, &v);
     if (st != BW_OK)
         return st;
-    if (v->kind != BW_JSON_ARRAY)
+    if (!bw_json_is_array(v))
         return bw_fail(ctx, BW_EINVALID, "entities: expected a list");
     st = bw_cedar_entities_parse(ctx, v, schema, &alone);
     if (st != BW_OK)
@@ -214,8 +214,8 @@ static bw_status facts_parse(bw_ctx *ctx, const bw_authority *a, bw_str elements
     return st;
 }
 
-static bw_status facts_build(bw_ctx *ctx, const bw_authority *a, bw_str entities,
-                             bw_rule_facts **out)
+bw_status bw_rule_facts__build(bw_ctx *ctx, const bw_authority *a, bw_str entities,
+                               bw_rule_facts **out)
 {
     bw_str elements;
     bw_status st = operator_entities(ctx, a->schema, entities, &elements);
@@ -229,7 +229,7 @@ static bw_status facts_build(bw_ctx *ctx, const bw_authority *a, bw_str entities
     st = text_keep(entities, &f->text) ? facts_parse(ctx, a, elements, f)
                                        : bw_fail_nomem(ctx);
     if (st != BW_OK) {
-        facts_release(f);
+        bw_rule_facts__release(f);
         return st;
     }
     *out = f;
@@ -290,10 +290,10 @@ static bw_status authority_fill(bw_ctx *ctx, bw_authority *a,
         return bw_fail_nomem(ctx);
     bw_status st = bw_cedar_schema_parse(ctx, o->schema, &a->schema);
     if (st == BW_OK)
-        st = facts_build(ctx, a, o->entities, &f);
+        st = bw_rule_facts__build(ctx, a, o->entities, &f);
     if (st == BW_OK)
         st = bw_rules__build(ctx, a, o->policies, f, &s);
-    facts_release(f);
+    bw_rule_facts__release(f);
     if (st == BW_OK)
         rules_install(a, s);
     return st;
@@ -355,10 +355,10 @@ bw_status bw_authority_set_entities(bw_ctx *ctx, bw_authority *a, bw_str entitie
     bw_rule_facts *f = NULL;
     bw_rules *s;
     bw_require(pthread_mutex_lock(&a->change) == 0);
-    bw_status st = facts_build(ctx, a, entities, &f);
+    bw_status st = bw_rule_facts__build(ctx, a, entities, &f);
     if (st == BW_OK)
         st = bw_rules__build(ctx, a, a->now->text, f, &s);
-    facts_release(f);
+    bw_rule_facts__release(f);
     if (st == BW_OK)
         rules_install(a, s);
     bw_require(pthread_mutex_unlock(&a->change) == 0);
@@ -368,8 +368,8 @@ bw_status bw_authority_set_entities(bw_ctx *ctx, bw_authority *a, bw_str entitie
 bw_status bw_authority_check_entities(bw_ctx *ctx, bw_authority *a, bw_str entities)
 {
     bw_rule_facts *f = NULL;
-    bw_status st = facts_build(ctx, a, entities, &f);
-    facts_release(f);
+    bw_status st = bw_rule_facts__build(ctx, a, entities, &f);
+    bw_rule_facts__release(f);
     return st;
 }
 

@@ -55,6 +55,9 @@ struct bw_authority {
 
 bw_rules *bw_rules__acquire(bw_authority *a);
 void bw_rules__release(bw_rules *r); /* NULL is accepted */
+BW_MUST_USE bw_status bw_rule_facts__build(bw_ctx *ctx, const bw_authority *a,
+                                           bw_str entities, bw_rule_facts **out);
+void bw_rule_facts__release(bw_rule_facts *f); /* NULL is accepted */
 /* A set of policies over the facts (counted), not in force. */
 BW_MUST_USE bw_status bw_rules__build(bw_ctx *ctx, const bw_authority *a,
                                       bw_str policies, bw_rule_facts *facts, bw_rules **out);

@@ -362,10 +362,12 @@ bw_status bw_decide_object(bw_ctx *ctx, bw_authority *a, const bw_question *q,
     return copied(ctx, st, d, out);
 }
 
-bw_status bw_decide_dry(bw_ctx *ctx, bw_authority *a, bw_str policies,
-                        const bw_question *q, bw_str label_text, bw_decision *out)
+/* One decision by other rules than those in force; nothing is kept. */
+static bw_status dry(bw_ctx *ctx, bw_authority *a, bw_str policies,
+                     bw_rule_facts *facts, const bw_question *q, bw_str label_text,
+                     bw_decision *out)
 {
-    bw_rules *now = bw_rules__acquire(a), *rules = NULL;
+    bw_rules *rules = NULL;
     const bw_decision *d = NULL;
     bw_class_id id;
     asking k = {.q = q, .topic = {.kind = BW_TOPIC_NODE}};
@@ -373,10 +375,32 @@ bw_status bw_decide_dry(bw_ctx *ctx, bw_authority *a, bw_str policies,
         bw_labels_class_id(label_text, &id);
         k = about_class(q, &id, label_text);
     }
-    bw_status st = bw_rules__build(ctx, a, policies, now->facts, &rules);
+    bw_status st = bw_rules__build(ctx, a, policies, facts, &rules);
     if (st == BW_OK)
         st = ask(ctx, a, rules, &k, NULL, &d);
     bw_rules__release(rules);
-    bw_rules__release(now);
     return copied(ctx, st, d, out);
+}
+
+bw_status bw_decide_dry(bw_ctx *ctx, bw_authority *a, bw_str policies,
+                        const bw_question *q, bw_str label_text, bw_decision *out)
+{
+    bw_rules *now = bw_rules__acquire(a);
+    bw_status st = dry(ctx, a, policies, now->facts, q, label_text, out);
+    bw_rules__release(now);
+    return st;
+}
+
+bw_status bw_decide_dry_entities(bw_ctx *ctx, bw_authority *a, bw_str entities,
+                                 const bw_question *q, bw_str label_text,
+                                 bw_decision *out)
+{
+    bw_rules *now = bw_rules__acquire(a);
+    bw_rule_facts *facts = NULL;
+    bw_status st = bw_rule_facts__build(ctx, a, entities, &facts);
+    if (st == BW_OK)
+        st = dry(ctx, a, now->text, facts, q, label_text, out);
+    bw_rule_facts__release(facts);
+    bw_rules__release(now);
+    return st;
 }

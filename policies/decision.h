@@ -142,4 +142,8 @@ BW_MUST_USE bw_status bw_permitted_set(bw_ctx *ctx, bw_authority *a, const bw_qu
  * label_text (ptr NULL) it is about this cell itself. */
 BW_MUST_USE bw_status bw_decide_dry(bw_ctx *ctx, bw_authority *a, bw_str policies, const bw_question *q,
                                     bw_str label_text, bw_decision *out);
+/* The same with other entities of the operator's under the policies in force. */
+BW_MUST_USE bw_status bw_decide_dry_entities(bw_ctx *ctx, bw_authority *a, bw_str entities,
+                                             const bw_question *q, bw_str label_text,
+                                             bw_decision *out);
 #endif

@@ -46,6 +46,24 @@ static uint64_t load(const _Atomic uint64_t *v)
     return atomic_load_explicit(v, memory_order_relaxed);
 }
 
+static void decision_figures(bw_authority *a, bw_buf *b)
+{
+    bw_authority_figures f;
+    bw_authority_figures_get(a, &f);
+    counter(b, "decisions_kept_total", "Decisions and permitted sets found ready.",
+            f.cached);
+    counter(b, "decisions_made_total", "Single decisions made anew.", f.decisions);
+    counter(b, "permitted_sets_made_total", "Permitted sets made anew.", f.sets);
+    counter(b, "permits_errored_total",
+            "Permits that could not be evaluated, and were skipped.",
+            f.permits_errored);
+    counter(b, "forbids_errored_total",
+            "Forbids that could not be evaluated, and denied.", f.forbids_errored);
+    counter(b, "undecidable_total",
+            "Questions denied since the policies could not be asked.", f.undecided);
+    gauge(b, "decisions_kept_bytes", "Memory of kept answers and classes.", f.bytes);
+}
+
 bw_status bw_metrics(bw_request *r, bw_response *out)
 {
     bw_server *s = r->server;
@@ -91,6 +109,8 @@ bw_status bw_metrics(bw_request *r, bw_response *out)
           (uint64_t)atomic_load_explicit(&c->connections, memory_order_relaxed));
     bw_audit_head(s->audit, &seq, head);
     counter(b, "audit_events_total", "Number of the last audit event.", seq);
+    if (s->authority)
+        decision_figures(s->authority, b);
     bw_status st = engine_figures(r, b);
     return st == BW_OK ? bw_v1_done(r, out) : st;
 }

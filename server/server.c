@@ -158,117 +158,6 @@ bw_status bw_pack_read(bw_ctx *ctx, const char *folder, bw_pack *out)
     return s;
 }
 
-static void policy_note(bw_server *s, bw_str text)
-{
-    bw_archive_digest(text, s->policy_digest);
-    s->policy_since_ns = bw_clock_unix_ns();
-}
-
-/* A reader of version and digest sees both of one set: the log's events name sets by
- * either. */
-static bw_status policy_install(bw_ctx *ctx, bw_server *s, bw_str text)
-{
-    bw_require(pthread_rwlock_wrlock(&s->policy_lock) == 0);
-    bw_status st = bw_authority_set_policies(ctx, s->authority, text);
-    if (st == BW_OK)
-        policy_note(s, text);
-    bw_require(pthread_rwlock_unlock(&s->policy_lock) == 0);
-    return st;
-}
-
-bw_status bw_server_policies_get(bw_ctx *ctx, bw_server *s, bw_str *text,
-                                 bw_str *digest, int64_t *since_ns)
-{
-    bw_require(pthread_mutex_lock(&s->policy_change) == 0);
-    bw_status st = bw_authority_policies_text(ctx, s->authority, text);
-    if (st == BW_OK)
-        st = bw_arena_str(ctx, (bw_str){s->policy_digest, 32}, digest);
-    *since_ns = s->policy_since_ns;
-    bw_require(pthread_mutex_unlock(&s->policy_change) == 0);
-    return st;
-}
-
-bw_status bw_server_facts_keep(bw_ctx *ctx, const bw_server *s, bw_str entities,
-                               char digest[BW_DIGEST_TEXT + 1])
-{
-    bw_facts f;
-    bw_status st =
-        bw_facts_get(ctx, s->dir, (bw_str){s->facts_digest, BW_DIGEST_TEXT}, &f);
-    f.entities = entities;
-    return st == BW_OK ? bw_facts_keep(ctx, s->dir, &f, digest) : st;
-}
-
-/* What is in force from now on: version numbers start anew with the process, digests do
- * not. */
-static bw_status policy_event(bw_ctx *ctx, bw_server *s, const char *event)
-{
-    bw_audit_record r;
-    bw_audit_record_init(&r, ctx, event);
-    r.policy_version = bw_authority_version(s->authority);
-    r.policy_digest = (bw_str){s->policy_digest, 32};
-    r.facts_digest = (bw_str){s->facts_digest, BW_DIGEST_TEXT};
-    r.catalogue_version = bw_catalogue_version(s->catalogue);
-    return bw_audit_write(ctx, s->audit, &r, true);
-}
-
-/* Policies, log and answer agree or nothing has changed: an error of the disk is one of
- * ours, whatever its kind. */
-static bw_status policy_store(bw_ctx *ctx, bw_server *s, const char *path, bw_str text)
-{
-    bw_status st = bw_archive_keep(ctx, s->dir, BW_ARCHIVE_POLICIES, text, NULL);
-    if (st == BW_OK)
-        st = bw_file_replace(ctx, path, text, 0600);
-    if (st == BW_OK || st == BW_ENOSPACE || st == BW_ENOMEM)
-        return st;
-    const char *why = bw_arena_printf(ctx, "%s", bw_ctx_message(ctx));
-    return bw_fail(ctx, BW_EIO, "%s", why ? why : "policies.cedar cannot be written");
-}
-
-static bw_status policy_change(bw_ctx *ctx, bw_server *s, const char *path, bw_str old,
-                               bw_str text)
-{
-    bw_status st = bw_authority_check_policies(ctx, s->authority, text);
-    if (st != BW_OK)
-        return st;
-    st = policy_store(ctx, s, path, text);
-    if (st == BW_OK)
-        st = policy_install(ctx, s, text);
-    bool installed = st == BW_OK;
-    if (st == BW_OK)
-        st = policy_event(ctx, s, "policies");
-    if (st == BW_OK)
-        return BW_OK;
-    const char *why = bw_arena_printf(ctx, "%s", bw_ctx_message(ctx));
-    if ((installed && policy_install(ctx, s, old) != BW_OK) ||
-        bw_file_replace(ctx, path, old, 0600) != BW_OK)
-        bw_log(BW_LOG_ERROR, "policies: the old set could not be put back");
-    return bw_fail(ctx, st, "%s", why ? why : "the policies cannot be changed");
-}
-
-/* Checked, then durable, then in force, then on record, before the answer: no decision
- * is made by a set that a restart would lose. When the disk or the log refuses, the old
- * set is put back. */
-bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text,
-                                 bw_str if_digest)
-{
-    bw_str old = {NULL, 0};
-    const char *path = bw_path_join(ctx, s->dir, "policies.cedar");
-    if (!path)
-        return bw_fail_nomem(ctx);
-    if (text.len > BW_POLICIES_BYTES_MAX)
-        return bw_fail(ctx, BW_EINVALID, "a policy set has at most %d bytes",
-                       BW_POLICIES_BYTES_MAX);
-    bw_require(pthread_mutex_lock(&s->policy_change) == 0);
-    bw_status st = if_digest.ptr && !bw_str_is(if_digest, s->policy_digest)
-                       ? bw_fail_at(ctx, BW_ECONFLICT, "/if_digest",
-                                    "the policies in force are others by now")
-                       : bw_authority_policies_text(ctx, s->authority, &old);
-    if (st == BW_OK)
-        st = policy_change(ctx, s, path, old, text);
-    bw_require(pthread_mutex_unlock(&s->policy_change) == 0);
-    return st;
-}
-
 /* ---- opening ---- */
 
 static bw_status optional_file(bw_ctx *ctx, const char *dir, bw_str named,
@@ -355,7 +244,7 @@ static bw_status open_policies(bw_ctx *ctx, bw_server *s)
     st = bw_authority_new(ctx, &o, &s->authority);
     if (st != BW_OK)
         return st;
-    policy_note(s, policies);
+    bw_in_force__note(s, policies);
     st = bw_archive_keep(ctx, s->dir, BW_ARCHIVE_POLICIES, policies, NULL);
     if (st == BW_OK)
         st = bw_facts_keep(ctx, s->dir,
@@ -365,7 +254,7 @@ static bw_status open_policies(bw_ctx *ctx, bw_server *s)
                                        .entities = entities,
                                        .cell = o.at},
                            s->facts_digest);
-    return st == BW_OK ? policy_event(ctx, s, "start") : st;
+    return st == BW_OK ? bw_in_force__event(ctx, s, "start") : st;
 }
 
 static bw_status open_dev(bw_ctx *ctx, bw_server *s)

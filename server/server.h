@@ -78,14 +78,26 @@ BW_MUST_USE bw_status bw_folder_mark(bw_ctx *ctx, const char *dir, bool dev);
 BW_MUST_USE bw_status bw_folder_check(bw_ctx *ctx, const char *dir,
                                       bool dev); /* BW_ENOTFOUND: not made yet */
 
-/* Policies: the text in force and its digest; a change is checked, durable, then in
- * force. */
-BW_MUST_USE bw_status bw_server_policies_get(bw_ctx *ctx, bw_server *s, bw_str *text,
-                                             bw_str *digest, int64_t *since_ns);
-/* if_digest: none, or the digest that must still be in force (else BW_ECONFLICT); compared
+/* What is in force, all at one moment; texts in ctx's arena (in_force.c). */
+typedef struct bw_in_force_view {
+    bw_str policies, entities; /* entities: the operator's list, or none (len 0) */
+    bw_authority_state state;
+    char facts[BW_DIGEST_TEXT + 1];
+    int64_t policies_since_ns;
+} bw_in_force_view;
+BW_MUST_USE bw_status bw_in_force_get(bw_ctx *ctx, bw_server *s, bw_in_force_view *out);
+/* A change is checked, durable, then in force, then logged; else nothing has changed.
+ * if_digest: none, or the digest that must still be in force (else BW_ECONFLICT); compared
  * under the same lock as the change is made. */
 BW_MUST_USE bw_status bw_server_policies_put(bw_ctx *ctx, bw_server *s, bw_str text,
                                              bw_str if_digest);
+BW_MUST_USE bw_status bw_server_entities_put(bw_ctx *ctx, bw_server *s, bw_str text,
+                                             bw_str if_digest);
+/* Before anything else runs: the set that the cell starts with. */
+void bw_in_force__note(bw_server *s, bw_str policies);
+/* Logs what is in force from now on: version numbers start anew with the process,
+ * digests do not. */
+BW_MUST_USE bw_status bw_in_force__event(bw_ctx *ctx, bw_server *s, const char *event);
 /* Keeps the facts in force with other entities (none: len 0) for the log, before they come
  * into force: the digest goes into facts_digest together with the new version. Caller
  * holds policy_change. */

@@ -19,9 +19,12 @@ BW_MUST_USE bw_status bw_v1_strings(bw_ctx *ctx, const bw_json *object,
 BW_MUST_USE bw_status
 bw_v1_done(bw_request *r, bw_response *response); /* BW_ENOMEM if the body failed */
 
+BW_MUST_USE bw_status bw_v1_need_policies(bw_request *r); /* BW_ECONFLICT: --dev has none */
 bw_status bw_v1_policies_get(bw_request *r, bw_response *out);
 bw_status bw_v1_policies_put(bw_request *r, bw_response *out);
 bw_status bw_v1_policies_dry_run(bw_request *r, bw_response *out);
+bw_status bw_v1_entities_get(bw_request *r, bw_response *out);
+bw_status bw_v1_entities_put(bw_request *r, bw_response *out);
 bw_status bw_v1_authorize(bw_request *r, bw_response *out);
 bw_status bw_v1_classes(bw_request *r, bw_response *out);
 bw_status bw_v1_collections(bw_request *r, bw_response *out);

@@ -7,7 +7,7 @@
 
 enum { DRY_RUN_MAX = 1000 };
 
-static bw_status need_policies(bw_request *r)
+bw_status bw_v1_need_policies(bw_request *r)
 {
     return r->server->authority
                ? BW_OK
@@ -16,21 +16,22 @@ static bw_status need_policies(bw_request *r)
 
 bw_status bw_v1_policies_get(bw_request *r, bw_response *out)
 {
-    bw_str text, digest;
-    int64_t since = 0;
+    bw_in_force_view v;
     char when[40];
-    bw_status s = need_policies(r);
+    bw_status s = bw_v1_need_policies(r);
     if (s == BW_OK)
-        s = bw_server_policies_get(r->ctx, r->server, &text, &digest, &since);
+        s = bw_in_force_get(r->ctx, r->server, &v);
     if (s != BW_OK)
         return s;
-    bw_time_format(since, when);
-    bw_buf_puts(&out->body, "{\"digest\":");
-    bw_json_put_str(&out->body, digest);
+    bw_time_format(v.policies_since_ns, when);
     bw_buf_printf(&out->body,
-                  ",\"version\":%llu,\"in_force_since\":\"%s\",\"policies\":",
-                  (unsigned long long)bw_authority_version(r->server->authority), when);
-    bw_json_put_str(&out->body, text);
+                  "{\"digest\":\"%s\",\"version\":%llu,\"entities\":\"%s\","
+                  "\"facts\":\"%s\",\"catalogue\":",
+                  v.state.policies, (unsigned long long)v.state.version,
+                  v.state.entities, v.facts);
+    bw_json_put_str(&out->body, bw_catalogue_version(r->server->catalogue));
+    bw_buf_printf(&out->body, ",\"in_force_since\":\"%s\",\"policies\":", when);
+    bw_json_put_str(&out->body, v.policies);
     bw_buf_putc(&out->body, '}');
     return bw_v1_done(r, out);
 }
@@ -57,7 +58,7 @@ bw_status bw_v1_policies_put(bw_request *r, bw_response *out)
     const bw_json *body;
     bw_str text = {NULL, 0}, expected = {NULL, 0};
     bool force = false;
-    bw_status s = need_policies(r);
+    bw_status s = bw_v1_need_policies(r);
     if (s == BW_OK)
         s = bw_v1_body(r, allowed, &body);
     if (s == BW_OK)
@@ -263,7 +264,7 @@ bw_status bw_v1_authorize(bw_request *r, bw_response *out)
     bw_v1_question q;
     bw_decision d;
     char hex[BW_CLASS_TEXT + 1];
-    bw_status s = need_policies(r);
+    bw_status s = bw_v1_need_policies(r);
     if (s == BW_OK)
         s = bw_v1_body(r, allowed, &body);
     if (s == BW_OK)
@@ -292,7 +293,7 @@ bw_status bw_v1_policies_dry_run(bw_request *r, bw_response *out)
     static const char *const allowed[] = {"policies", "requests", NULL};
     const bw_json *body, *requests;
     bw_str text = {NULL, 0};
-    bw_status s = need_policies(r);
+    bw_status s = bw_v1_need_policies(r);
     if (s == BW_OK)
         s = bw_v1_body(r, allowed, &body);
     if (s == BW_OK)
