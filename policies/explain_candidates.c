@@ -249,7 +249,7 @@ static void propose_others(guess *g, bw_fact f, const bw_cedar_value *now)
     case BW_SHAPE_WORDS:
         for (size_t i = 0; f == BW_FACT_SAFEGUARDS && i < ask->nrecorded; i++)
             propose(g, f, BW_CHANGE_ADD, ask->recorded[i]);
-        /* fall through */
+        __attribute__((fallthrough));
     case BW_SHAPE_ZONES:
     case BW_SHAPE_TENANTS:
         for (uint32_t i = 0; i < items_of(now); i++)
