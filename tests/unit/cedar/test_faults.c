@@ -60,7 +60,8 @@ typedef struct use {
     bw_cedar_policies *policies, *others, *valid;
     bw_cedar_schema *schema, *other_schema;
     bw_cedar_entities *base, *extra;
-    bw_cedar_answer answer;
+    bw_cedar_residuals *left;
+    bw_cedar_answer answer, finished;
 } use;
 
 static bw_status store(use *u, const char *source, bw_cedar_entities **out)
@@ -88,6 +89,29 @@ static bw_status validate(use *u)
     return st == BW_OK ? bw_cedar_policies_validate(u->ctx, u->others, u->other_schema,
                                                     &level, &v)
                        : st;
+}
+
+/* The same question, its resource unknown at first. */
+static bw_status by_residuals(use *u, const bw_cedar_request *q)
+{
+    const bw_cedar_partial_options on = {.resources_conform = true};
+    bw_cedar_request p = *q;
+    const bw_cedar_value *value;
+    bool allow = false;
+    bw_status st =
+        bw_cedar_context_read(u->ctx, u->schema, &q->action, q->context, &value);
+    p.context_value = value;
+    if (st == BW_OK)
+        st = bw_cedar_partial(u->ctx, u->policies, u->base, u->schema, &p, &on,
+                              &u->left);
+    if (st == BW_OK)
+        st = bw_cedar_residuals_finish(u->ctx, u->left, u->extra, &q->resource,
+                                       &u->finished);
+    if (st == BW_OK)
+        st = bw_cedar_residuals_allow(u->ctx, u->left, u->extra, &q->resource, &allow);
+    if (st == BW_OK)
+        assert_true(allow);
+    return st;
 }
 
 static bw_status whole(use *u)
@@ -123,7 +147,7 @@ static bw_status whole(use *u)
     if (st == BW_OK)
         st =
             bw_cedar_authorize(u->ctx, u->policies, u->base, u->schema, &q, &u->answer);
-    return st;
+    return st == BW_OK ? by_residuals(u, &q) : st;
 }
 
 static void step(void *arg)
@@ -139,7 +163,10 @@ static void step(void *arg)
         assert_true(u.answer.allow);
         assert_int_equal(u.answer.nreasons, 1);
         assert_int_equal(u.answer.nerrors, 0);
+        assert_true(u.finished.allow);
+        assert_int_equal(u.finished.nreasons, 1);
     }
+    bw_cedar_residuals_free(u.left);
     bw_cedar_entities_free(u.extra);
     bw_cedar_entities_free(u.base);
     bw_cedar_policies_free(u.policies);
