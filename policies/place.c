@@ -39,10 +39,18 @@ static bw_status add(bw_ctx *ctx, bw_reasons *list, bw_str rule, bw_str detail)
     return BW_OK;
 }
 
+static bw_status add_all(bw_ctx *ctx, bw_reasons *list, const bw_reasons *more)
+{
+    bw_status st = BW_OK;
+    for (size_t i = 0; i < more->n && st == BW_OK; i++)
+        st = add(ctx, list, more->items[i].rule, more->items[i].detail);
+    return st;
+}
+
 /* ---- the law ---- */
 
 /* Appends "Store" to the detail of the rule, which starts with the class it is about. */
-static bw_status denied_by(bw_ctx *ctx, bw_reasons *list, size_t class_at, bw_str policy,
+static bw_status determined_by(bw_ctx *ctx, bw_reasons *list, size_t class_at, bw_str policy,
                            bw_action action)
 {
     const char *rule = bw_arena_printf(ctx, "policy:%.*s", (int)policy.len, policy.ptr);
@@ -81,14 +89,16 @@ static bw_status ask(const planning *k, size_t class_at, bw_action action,
                      .now_ns = bw_clock_unix_ns()};
     bw_status st = bw_decide_class(k->ctx, k->authority, &q, &p->class_id[class_at],
                                    p->class_text[class_at], &d);
-    if (st != BW_OK || d.allow)
+    if (st != BW_OK)
         return st;
-    v->allowed = false;
+    v->allowed = v->allowed && d.allow;
+    bw_reasons *list = d.allow ? &v->permits : &v->denials;
     if (d.npolicies == 0)
-        return denied_by(k->ctx, &v->denials, class_at,
-                         d.nerrors ? BW_STR("undecidable") : BW_STR("no-permit"), action);
+        return determined_by(k->ctx, list, class_at,
+                             d.nerrors ? BW_STR("undecidable") : BW_STR("no-permit"),
+                             action);
     for (size_t i = 0; i < d.npolicies && st == BW_OK; i++)
-        st = denied_by(k->ctx, &v->denials, class_at, d.policies[i], action);
+        st = determined_by(k->ctx, list, class_at, d.policies[i], action);
     return st;
 }
 
@@ -177,6 +187,14 @@ static bw_status wished_apis(const planning *k, bw_plan_region *r)
     return st;
 }
 
+static bool lies_in_any(const bw_profile *p, bw_str country)
+{
+    for (size_t i = 0; i < p->countries.n; i++)
+        if (bw_catalogue_in(p->catalogue, country, p->countries.items[i]))
+            return true;
+    return false;
+}
+
 static bw_status wishes(const planning *k, bw_plan_region *r)
 {
     const bw_profile *p = k->p;
@@ -184,8 +202,7 @@ static bw_status wishes(const planning *k, bw_plan_region *r)
     bw_status st = access_rule(k, r);
     if (st == BW_OK && !g->country.ptr)
         st = add(k->ctx, &r->out, BW_STR("unknown-country"), none);
-    if (st == BW_OK && g->country.ptr && p->countries.items &&
-        !bw_texts_have(p->countries, g->country))
+    if (st == BW_OK && g->country.ptr && p->countries.items && !lies_in_any(p, g->country))
         st = add(k->ctx, &r->out, BW_STR("country"), g->country);
     if (st == BW_OK && p->providers.items && !bw_texts_have(p->providers, g->provider_id))
         st = add(k->ctx, &r->out, BW_STR("provider"), g->provider_id);
@@ -261,7 +278,11 @@ static bw_status wished_hw(const planning *k, bw_offer *o, bw_texts hw)
 static bw_status doubts(const planning *k, bw_offer *o)
 {
     bw_status st = BW_OK;
-    if (k->p->latency_ms > 0)
+    if (o->spot)
+        st = add(k->ctx, &o->notes, BW_STR("interruptible"), none);
+    if (st == BW_OK && o->region->region->provider->decentralised)
+        st = add(k->ctx, &o->notes, BW_STR("decentralised"), o->region->region->operator_id);
+    if (st == BW_OK && k->p->latency_ms > 0)
         st = add(k->ctx, &o->notes, BW_STR("network-latency-unknown"), none);
     if (st == BW_OK && o->size.host_memory_unknown)
         st = add(k->ctx, &o->notes, BW_STR("host-memory-unknown"), none);
@@ -276,15 +297,12 @@ static bw_status doubts(const planning *k, bw_offer *o)
 
 static bw_status weigh_offer(const planning *k, bw_plan_region *r, bw_offer *o)
 {
-    const bw_verdict_at *v;
     bw_texts hw;
     bw_status st = hw_of(k->ctx, o->instance, &hw);
     if (st == BW_OK)
-        st = verdict(k, r, hw, &v);
-    if (st != BW_OK)
-        return st;
-    for (size_t i = 0; i < v->denials.n && st == BW_OK; i++)
-        st = add(k->ctx, &o->out, v->denials.items[i].rule, v->denials.items[i].detail);
+        st = verdict(k, r, hw, &o->verdict);
+    if (st == BW_OK)
+        st = add_all(k->ctx, &o->out, &o->verdict->denials);
     if (st == BW_OK)
         st = offered_here(k, o);
     if (st == BW_OK)
@@ -336,24 +354,16 @@ static bw_status no_offers(const planning *k, bw_plan_region *r)
     bw_status st = add(k->ctx, &r->out, BW_STR("no-instances-known"), none);
     if (st == BW_OK)
         st = verdict(k, r, (bw_texts){NULL, 0}, &v);
-    for (size_t i = 0; st == BW_OK && i < v->denials.n; i++)
-        st = add(k->ctx, &r->out, v->denials.items[i].rule, v->denials.items[i].detail);
-    return st;
+    return st == BW_OK ? add_all(k->ctx, &r->out, &v->denials) : st;
 }
 
 /* All kinds of hardware are denied: the region itself is out, by the first one's rules. */
 static bw_status close_region(const planning *k, bw_plan_region *r)
 {
-    bw_status st = BW_OK;
-    if (r->nverdicts == 0)
-        return st;
     for (size_t i = 0; i < r->nverdicts; i++)
         if (r->verdicts[i].allowed)
-            return st;
-    for (size_t i = 0; i < r->verdicts[0].denials.n && st == BW_OK; i++)
-        st = add(k->ctx, &r->out, r->verdicts[0].denials.items[i].rule,
-                 r->verdicts[0].denials.items[i].detail);
-    return st;
+            return BW_OK;
+    return r->nverdicts ? add_all(k->ctx, &r->out, &r->verdicts[0].denials) : BW_OK;
 }
 
 static bw_status weigh_region(planning *k, bw_plan_region *r)

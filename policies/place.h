@@ -12,6 +12,7 @@
 enum { BW_PLACE_CLASSES_MAX = 64, BW_PLACE_INSTANCES_MAX = 64, BW_PLACE_HOURS_MONTH = 730 };
 
 typedef struct bw_profile {
+    const bw_catalogue *catalogue; /* borrowed: what lies in which zone */
     bw_str name;
     bw_principal principal;
     bw_str purpose;
@@ -30,7 +31,7 @@ typedef struct bw_profile {
     double budget;        /* a month; or BW_UNKNOWN */
     bw_str currency;      /* of budget and ranking */
     bool spot;            /* may machines be taken away at short notice? */
-    bw_texts countries, providers, hw, certs, inference_api; /* items NULL: any */
+    bw_texts countries, providers, hw, certs, inference_api; /* items NULL: any; countries or zones */
 } bw_profile;
 
 /* Strict JSON (README, "Profile"); BW_EINVALID with the pointer. Texts point into `v`'s.
@@ -69,11 +70,12 @@ typedef struct bw_reasons {
 typedef struct bw_verdict_at { /* what the policies say of one region with certain hardware */
     bw_place place;
     bool allowed;
-    bw_reasons denials;
+    bw_reasons denials, permits; /* the policies that determined it */
 } bw_verdict_at;
 
 typedef struct bw_offer {
     const struct bw_plan_region *region;
+    const bw_verdict_at *verdict;
     const bw_instance *instance;
     const bw_price *price; /* NULL: none known */
     bool spot, in, pareto;

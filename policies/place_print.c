@@ -117,6 +117,7 @@ static void put_offer(bw_buf *b, const bw_offer *o)
         put_text(b, "accelerator", o->instance->accelerator_id);
         put_number(b, "accelerators", o->instance->accelerator_count);
         put_number(b, "fit", o->fit);
+        put_reasons(b, "because", &o->verdict->permits);
         put_reasons(b, "notes", &o->notes);
     }
     put_size(b, o);
@@ -377,8 +378,8 @@ static void explain_region(bw_buf *b, const bw_plan_region *r)
         for (size_t i = 0; i < at->place.ncerts; i++)
             bw_buf_printf(b, "%s%.*s", i ? " " : "", (int)at->place.certs[i].len,
                           at->place.certs[i].ptr);
-        bw_buf_puts(b, at->allowed ? "]: allowed" : "]: denied by ");
-        say_reasons(b, &at->denials);
+        bw_buf_puts(b, at->allowed ? "]: allowed by " : "]: denied by ");
+        say_reasons(b, at->allowed ? &at->permits : &at->denials);
         bw_buf_putc(b, '\n');
     }
     for (size_t i = 0; i < r->gaps.n; i++)

@@ -118,11 +118,6 @@ static bool is_safeguard(const bw_catalogue *c, bw_str word)
     return bw_catalogue_has_word(c, "safeguards", word);
 }
 
-static bool is_country(const bw_catalogue *c, bw_str word)
-{
-    return bw_catalogue_has_country(c, word);
-}
-
 static bool is_hw(const bw_catalogue *c, bw_str word)
 {
     return bw_catalogue_has_word(c, "hw", word);
@@ -301,7 +296,7 @@ static bw_status read_wishes(const reading *r, const bw_json *root, bw_profile *
 {
     bw_status st = texts(r, root, "safeguards", is_safeguard, &p->safeguards);
     if (st == BW_OK)
-        st = texts(r, root, "countries", is_country, &p->countries);
+        st = texts(r, root, "countries", bw_catalogue_has_zone, &p->countries);
     if (st == BW_OK)
         st = texts(r, root, "providers", NULL, &p->providers);
     if (st == BW_OK)
@@ -323,6 +318,7 @@ bw_status bw_profile_read(bw_ctx *ctx, const bw_catalogue *catalogue, const bw_j
         "hw",         "certs",      "inference_api", NULL};
     const reading r = {ctx, catalogue};
     memset(out, 0, sizeof *out);
+    out->catalogue = catalogue;
     bw_status st = members(&r, v, allowed);
     if (st == BW_OK)
         st = text(&r, v, "name", false, &out->name);

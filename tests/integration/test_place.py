@@ -12,7 +12,7 @@ import subprocess
 
 import pytest
 
-from cell import BINARY, SOURCE
+from cell import BINARY, SOURCE, Cell
 
 cedarpy = pytest.importorskip("cedarpy")
 DATA = os.path.join(SOURCE, "tests", "data", "place")
@@ -65,6 +65,7 @@ class Market:
                 for table, rows in json.load(f).items():
                     if isinstance(rows, list):
                         self.t.setdefault(table, {}).update((key_of(table, r), r) for r in rows)
+        self.catalogue = catalogue_entities()
         self.words = {r["name"]: r["word"] for r in self.t["cert_words"].values()}
 
     def rows(self, table):
@@ -145,7 +146,7 @@ def label_set(c, who):
 
 
 def verdicts(m, profile, args):
-    """(region, hw) -> {(policy, class, action)} that deny, by the reference engine."""
+    """(region, hw) -> ({(policy, class, action)} that deny, those that permit), by the reference engine."""
     packs = args[args.index("--packs") + 1].split(",") if "--packs" in args else ["eu-baseline"]
     policies = subprocess.run([BINARY, "policy", "compose"] + packs, check=True, stdout=subprocess.PIPE).stdout.decode()
     ids = re.findall(r'^@id\("([^"]+)"\)', policies, re.M)
@@ -153,7 +154,7 @@ def verdicts(m, profile, args):
     place_of = {(r["id"], tuple(sorted(hw))): (node_id(m, r, hw), r) for r in m.rows("regions") if r["country"]
                 for hw in [set(r.get("hw") or []) | extra for extra in (set(), {"gpu"})]}
     nodes = {node: (r, hw) for (_, hw), (node, r) in place_of.items()}
-    entities = catalogue_entities() + [entity(e) for e in m.rows("entities")]
+    entities = m.catalogue + [entity(e) for e in m.rows("entities")]
     entities += [{"uid": uid("Node", node), "parents": [], "attrs": {
         "country": ref("Country", r["country"]), "operator": ref("LegalEntity", m.operator(r)["id"]),
         "certs": sorted(m.certs(r)), "hw": list(hw)}} for node, (r, hw) in nodes.items()]
@@ -174,13 +175,24 @@ def verdicts(m, profile, args):
     groups = [{"uid": uid("Action", a), "attrs": {}, "parents": [uid("Action", g) for g in gs]} for a, gs in (
         ("Query", ["access"]), ("Store", ["move", "change"]), ("Embed", ["move"]), ("Replicate", ["move"]))]
     answers = cedarpy.is_authorized_batch(requests, policies, json.dumps(entities + groups))
-    denied = {node: set() for node in nodes}
+    determined = {node: (set(), set()) for node in nodes}
     for (node, i, a), answer in zip(asked, answers):
         assert not answer.diagnostics.errors
-        if not answer.allowed:
-            names = [ids[int(p[len("policy"):])] for p in answer.diagnostics.reasons] or ["no-permit"]
-            denied[node] |= {("policy:" + n, i, a) for n in names}
-    return {place: denied[node] for place, (node, _) in place_of.items()}
+        names = [ids[int(p[len("policy"):])] for p in answer.diagnostics.reasons] or ["no-permit"]
+        determined[node][answer.allowed].update(("policy:" + n, i, a) for n in names)
+    return {place: determined[node] for place, (node, _) in place_of.items()}
+
+
+def within(catalogue, country, names):
+    """Whether the country is one of the names or lies in one of those zones."""
+    parents = {e["uid"]["id"]: [p["id"] for p in e["parents"]] for e in catalogue if e["uid"]["type"] == "Bw::Zone"}
+    seen, todo = set(), [country]
+    while todo:
+        at = todo.pop()
+        if at not in seen:
+            seen.add(at)
+            todo += parents[at]
+    return bool(seen & set(names))
 
 
 # ---- machines and prices ----
@@ -258,7 +270,7 @@ def region_rules(m, p, r):
         out.add((CLOSED[r["access"]], None))
     if not r["country"]:
         out.add(("unknown-country", None))
-    if "countries" in p and r["country"] and r["country"] not in p["countries"]:
+    if "countries" in p and r["country"] and not within(m.catalogue, r["country"], p["countries"]):
         out.add(("country", r["country"]))
     if "providers" in p and r["provider"] not in p["providers"]:
         out.add(("provider", r["provider"]))
@@ -304,6 +316,8 @@ def weigh(m, p, r, i, s, spot, denied):
         notes |= {"price-stale"} if price.get("stale") else set()
     if not s.rule and monthly is not None and monthly > budget.get("per_month", math.inf):
         out.add("budget")
+    notes |= {"interruptible"} if spot else set()
+    notes |= {"decentralised"} if m.one("providers", r["provider"]).get("decentralised") else set()
     notes |= {"network-latency-unknown"} if p.get("latency_ms") else set()
     if s.gpu and p["vectors"] and not i["memory_gib"]:
         notes.add("host-memory-unknown")
@@ -327,6 +341,11 @@ def near(got, want):
     return got == want if want is None or got is None else math.isclose(got, want, rel_tol=1e-9, abs_tol=1e-9)
 
 
+def law_of(reasons):
+    return {(x["rule"], int(re.match(r"class (\d+):", x["detail"]).group(1)), a)
+            for x in reasons if x["rule"].startswith("policy:") for a in x["detail"].split(":")[1].split()}
+
+
 def check_region(m, p, r, law, sizes, answer):
     """Compares one region; what of it should be in, as [(sort key, rank_cost)]."""
     rules, ranked = region_rules(m, p, r), []
@@ -337,21 +356,19 @@ def check_region(m, p, r, law, sizes, answer):
         asked = sets or [tuple(sorted(hw))]
         if not instances:
             rules.add(("no-instances-known", None))
-        if all(law[(r["id"], h)] for h in asked):
-            rules |= {(d[0], None) for d in law[(r["id"], asked[0])]}
+        if all(law[(r["id"], h)][0] for h in asked):
+            rules |= {(d[0], None) for d in law[(r["id"], asked[0])][0]}
     got = answer["regions"].pop(r["id"], None)
     if rules:
         assert {(x["rule"], None if x["rule"].startswith("policy:") or "region" in x["rule"] or "access" in x["rule"] else x.get("detail"))
                 for x in got["reasons"]} == rules, r["id"]
-        said = {(x["rule"], int(re.match(r"class (\d+):", x["detail"]).group(1)), a)
-                for x in got["reasons"] if x["rule"].startswith("policy:") for a in x["detail"].split(":")[1].split()}
-        assert said == (law[(r["id"], asked[0])] if r["country"] and any(x[0].startswith("policy:") for x in rules) else set())
+        assert law_of(got["reasons"]) == (law[(r["id"], asked[0])][0] if r["country"] and any(x[0].startswith("policy:") for x in rules) else set())
         return ranked
     assert got is None, got
     for i, h in zip(instances, sets):
         for spot in [False, True] if i["spot"] else [False]:
             s = sizes[i["id"]]
-            out, notes, monthly = weigh(m, p, r, i, s, spot, law[(r["id"], h)])
+            out, notes, monthly = weigh(m, p, r, i, s, spot, law[(r["id"], h)][0])
             o = answer["offers"].pop((r["id"], i["id"], spot))
             where = (r["id"], i["id"], spot, o)
             assert {x["rule"] for x in o.get("reasons", [])} == out, where
@@ -364,6 +381,7 @@ def check_region(m, p, r, law, sizes, answer):
             assert near(o["per_month"], None if s.rule else monthly), (monthly,) + where
             if not out:
                 assert {x["rule"] for x in o["notes"]} == notes, where
+                assert law_of(o["because"]) == law[(r["id"], h)][1] != set(), where
                 fit = max(s.load, s.use)
                 ranked.append(((monthly is None, monthly or 0, len(notes), -fit, spot, r["id"].encode(), i["id"].encode()), o, s.ms, fit))
     return ranked
@@ -458,3 +476,33 @@ def test_help_and_misuse():
     assert "Usage: bailiwick place" in out and "--overlay" in out
     assert subprocess.run([BINARY, "place"], stderr=subprocess.PIPE).returncode == 2
     assert subprocess.run([BINARY, "place", "--profile", "x", "--limit", "many"], stderr=subprocess.PIPE).returncode == 2
+
+
+def test_entities_of_the_operator_win(tmp_path):
+    """A business associate agreement in the operator's Cedar entities, and memory encryption in the overlay."""
+    entities = tmp_path / "entities.json"
+    entities.write_text(json.dumps([entity({"id": "aws", "seat": "US", "control_zones": ["US"], "foreign_share_max": None,
+                                            "foreign_share_sum": None, "baa_with": ["clinic"]})]))
+    over = tmp_path / "over.json"
+    with open(os.path.join(DATA, "02-hipaa-us.overlay.json"), encoding="utf-8") as f:
+        tables = json.load(f)
+    del tables["entities"]
+    over.write_text(json.dumps(tables))
+    status, without = run("02-hipaa-us", str(over), [])
+    assert status == 3 and not without["in"]
+    status, plan = run("02-hipaa-us", str(over), ["--entities", str(entities)])
+    assert status == 0 and {o["region"] for o in plan["in"]} == {"aws:us-east-1"}
+
+
+def test_classes_of_a_running_cell(tmp_path):
+    labels = {"regimes": ["gdpr"], "residency": ["EU"], "sensitivity": 1, "categories": ["pi"], "purposes": ["search"]}
+    key_file = tmp_path / "key"
+    with Cell(dev=False, country="FR", operator="us-ours") as c:
+        key = c.key_add("ana", tenant="fast", seat="FR", clearance=3, roles=["editor"], purposes=["search"],
+                        default_purpose="search", labels=labels)
+        assert c.put("/collections/x", {"vectors": {"size": 2, "distance": "Dot"}}, key=key).status == 200
+        assert c.put("/collections/x/points?wait=true", {"points": [{"id": 1, "vector": [1, 0]}]}, key=key).status == 200
+        key_file.write_text(key)
+        args = ["--classes", "--url", "http://%s:%d" % (c.host, c.port), "--key-file", str(key_file)]
+        status, plan = run("10-low-latency", None, args + ["--data", c.data])
+    assert status == 0 and [x["residency"] for x in plan["profile"]["classes"]] == [["EU"]]
