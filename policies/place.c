@@ -254,6 +254,7 @@ static bw_status offered_here(const planning *k, bw_offer *o)
 {
     const bw_region *g = o->region->region;
     const bw_price *own = bw_market_price(k->m, o->instance->id, g->id, false);
+    own = own ? own : bw_market_price(k->m, o->instance->id, g->id, true);
     bool cpu = bw_str_is(o->instance->accelerator->kind, "cpu");
     bool listed = !cpu && g->accelerators.items;
     bool seen = listed && bw_texts_have(g->accelerators, o->instance->accelerator_id);

@@ -287,7 +287,7 @@ def weigh(m, p, r, i, s, spot, denied):
     """(rules that keep it out, notes, monthly)"""
     a = m.one("accelerators", i["accelerator"])
     out, notes = {d[0] for d in denied}, set()
-    own, listed = m.price(i, r, "on-demand"), a["kind"] != "cpu" and r["accelerators"] is not None
+    own, listed = m.price(i, r, "on-demand") or m.price(i, r, "spot"), a["kind"] != "cpu" and r["accelerators"] is not None
     seen = listed and i["accelerator"] in r["accelerators"]
     if not (own and (seen or own["region"] != "*")):
         if listed and not seen:
