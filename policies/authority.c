@@ -129,7 +129,7 @@ bw_status bw_rules__build(bw_ctx *ctx, const bw_authority *a, bw_str policies,
     bw_status st = text_keep(policies, &s->text) ? BW_OK : bw_fail_nomem(ctx);
     if (st == BW_OK)
         st = bw_cedar_policies_parse(ctx, policies, &s->policies);
-    if (st == BW_OK)
+    if (st == BW_OK && !a->cedar_errors)
         st = validate(ctx, s->policies, a->schema);
     if (st == BW_OK)
         st = name_policies(ctx, s);

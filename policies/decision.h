@@ -39,7 +39,8 @@ typedef struct bw_authority_options {
     bw_str entities;  /* operator's entities JSON (legal entities, tenants, nodes), or none */
     const bw_catalogue *catalogue; /* borrowed for the life of the authority */
     bw_place at;      /* this cell; copied */
-    bool cedar_errors; /* Cedar's own rule: a forbid that errors is skipped. For `policy test` alone */
+    bool cedar_errors; /* Cedar's own rules: a forbid that errors is skipped, nothing is validated. For
+                        * `policy test` alone */
 } bw_authority_options;
 
 BW_MUST_USE bw_status bw_authority_new(bw_ctx *ctx, const bw_authority_options *o, bw_authority **out);

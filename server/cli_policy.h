@@ -20,4 +20,5 @@ BW_MUST_USE bw_status bw_policy_bench_try(bw_ctx *ctx, bw_policy_bench *b, bw_st
 void bw_policy_bench_close(bw_policy_bench *b);
 
 int bw_cli_policy_test(int argc, char **argv);
+int bw_cli_policy_replay(int argc, char **argv);
 #endif

@@ -67,7 +67,7 @@ static bw_status read_text(bw_ctx *ctx, const char *path, bw_str *out)
 bw_status bw_register__known(bw_ctx *ctx, const char *path, bw_map *classes, bw_map *lists,
                              uint64_t *whole_bytes)
 {
-    bw_ctx *own = bw_ctx_new(0); /* the text goes again */
+    bw_ctx *own = bw_ctx_new((size_t)2 << 30); /* the text goes again */
     bw_str text, line, labels;
     if (!own)
         return bw_fail_nomem(ctx);
@@ -146,7 +146,7 @@ bw_status bw_register_read(bw_ctx *ctx, const char *audit_dir, bw_register_book 
     bw_register_book *b = path ? bw_calloc(1, sizeof *b) : NULL;
     if (!b)
         return bw_fail_nomem(ctx);
-    b->mem = bw_ctx_new(0);
+    b->mem = bw_ctx_new((size_t)2 << 30);
     b->classes = bw_map_new();
     b->lists = bw_map_new();
     bw_status s = b->mem && b->classes && b->lists ? read_text(b->mem, path, &text)

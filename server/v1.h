@@ -25,6 +25,7 @@ bw_status bw_v1_policies_put(bw_request *r, bw_response *out);
 bw_status bw_v1_policies_dry_run(bw_request *r, bw_response *out);
 bw_status bw_v1_entities_get(bw_request *r, bw_response *out);
 bw_status bw_v1_entities_put(bw_request *r, bw_response *out);
+bw_status bw_v1_policies_replay(bw_request *r, bw_response *out);
 bw_status bw_v1_authorize(bw_request *r, bw_response *out);
 bw_status bw_v1_classes(bw_request *r, bw_response *out);
 bw_status bw_v1_collections(bw_request *r, bw_response *out);

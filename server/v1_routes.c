@@ -19,6 +19,7 @@ const bw_route bw_routes_v1[] = {
          false),
     CELL("GET", "/v1/entities", bw_v1_entities_get, BW_ACTION_ADMIN, false),
     CELL("PUT", "/v1/entities", bw_v1_entities_put, BW_ACTION_ADMIN, true),
+    CELL("POST", "/v1/policies/replay", bw_v1_policies_replay, BW_ACTION_ADMIN, false),
     CELL("GET", "/v1/keys", bw_v1_keys_list, BW_ACTION_ADMIN, false),
     CELL("POST", "/v1/keys", bw_v1_keys_add, BW_ACTION_ADMIN, true),
     CELL("DELETE", "/v1/keys/{}", bw_v1_keys_revoke, BW_ACTION_ADMIN, true),

@@ -102,6 +102,9 @@ def test_cases__errors_are_expected_or_fail(ask):
     assert r.returncode == 1 and "expected deny\n" in r.stdout and "with errors in needs-fact" in r.stdout
     d["cases"][0]["expect"] = {"decision": "allow", "errors": ["needs-fact"]}
     assert ask(d).returncode == 1 and ask(d, "--cedar-errors").returncode == 0
+    d = dict(case(expect={"decision": "allow", "errors": ["no-such"]}),
+             policies=[{"text": OPEN + '@id("no-such") forbid (principal, action, resource) when { context.nope };'}])
+    assert "nope" in ask(d).stderr and ask(d, "--cedar-errors").returncode == 0
     for command in (["policy", "check", "x"], ["serve"]):
         r = subprocess.run([BINARY] + command + ["--cedar-errors"], stderr=subprocess.PIPE, text=True, timeout=60)
         assert r.returncode == 2 and "--cedar-errors" in r.stderr
