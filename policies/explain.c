@@ -24,8 +24,8 @@ static bool texts_have(const bw_str *items, size_t n, bw_str word)
 
 static bool known_word(const bw_explaining *x, bw_str s)
 {
-    static const char *const kinds[] = {"regimes",  "categories", "labels", "purposes",
-                                        "safeguards", "certs",     "hw"};
+    static const char *const kinds[] = {
+        "regimes", "categories", "labels", "purposes", "safeguards", "certs", "hw"};
     const bw_explain_ask *ask = x->ask;
     const bw_question *q = ask->q;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -37,12 +37,14 @@ static bool known_word(const bw_explaining *x, bw_str s)
            texts_have(ask->claimable, ask->nclaimable, s) ||
            texts_have(ask->recorded, ask->nrecorded, s) ||
            texts_have(at->certs, at->ncerts, s) || texts_have(at->hw, at->nhw, s) ||
-           texts_have(dest->certs, dest->ncerts, s) || texts_have(dest->hw, dest->nhw, s);
+           texts_have(dest->certs, dest->ncerts, s) ||
+           texts_have(dest->hw, dest->nhw, s);
 }
 
 bool bw_explain__show(const bw_cedar_value *v, void *user)
 {
-    static const char *const public[] = {"Bw::Zone", "Bw::Country", "Bw::Role", "Bw::Action"};
+    static const char *const public[] = {"Bw::Zone", "Bw::Country", "Bw::Role",
+                                         "Bw::Action"};
     const bw_explaining *x = user;
     const bw_question *q = x->ask->q;
     bw_cedar_look l = bw_cedar_value_look(v);
@@ -61,7 +63,8 @@ bool bw_explain__show(const bw_cedar_value *v, void *user)
     if (bw_str_is(l.type, "Bw::Node"))
         return bw_str_eq(l.text, at->id) || bw_str_eq(l.text, dest->id);
     if (bw_str_is(l.type, "Bw::LegalEntity"))
-        return bw_str_eq(l.text, at->operator_id) || bw_str_eq(l.text, dest->operator_id);
+        return bw_str_eq(l.text, at->operator_id) ||
+               bw_str_eq(l.text, dest->operator_id);
     return false;
 }
 
@@ -116,8 +119,8 @@ typedef struct telling {
 
 static bw_status text_of(bw_explaining *x, bw_buf *b, bw_str *out)
 {
-    bw_status st = b->failed ? bw_fail_nomem(x->ctx)
-                             : bw_arena_str(x->ctx, bw_buf_view(b), out);
+    bw_status st =
+        b->failed ? bw_fail_nomem(x->ctx) : bw_arena_str(x->ctx, bw_buf_view(b), out);
     bw_buf_clear(b);
     return st;
 }
@@ -164,7 +167,8 @@ static bw_status tell_parts(bw_explaining *x, const bw_cedar_reasons *r,
     return st;
 }
 
-static bw_status annotation(bw_explaining *x, uint32_t policy, const char *key, bw_str *out)
+static bw_status annotation(bw_explaining *x, uint32_t policy, const char *key,
+                            bw_str *out)
 {
     bw_str value;
     return bw_cedar_policy_annotation(x->now.policies, policy, bw_str_c(key), &value)
@@ -182,8 +186,8 @@ static bw_status tell(telling *t, uint32_t policy, const char *why,
     bw_status st = known ? BW_OK : bw_cedar_trace_policy(t->trace, policy, &r);
     if (st != BW_OK)
         return bw_ctx_take_error(t->x->ctx, t->x->scratch, st);
-    *p = (bw_explained_policy){.why = why,
-                               .forbid = bw_cedar_policy_is_forbid(t->x->now.policies, policy)};
+    *p = (bw_explained_policy){
+        .why = why, .forbid = bw_cedar_policy_is_forbid(t->x->now.policies, policy)};
     st = bw_arena_str(t->x->ctx, t->x->now.names[policy], &p->name);
     if (st == BW_OK)
         st = annotation(t->x, policy, "source", &p->source);
@@ -220,8 +224,8 @@ static bw_status tell_checked(telling *t)
             continue;
         bw_status st = bw_cedar_trace_policy(t->trace, i, &r);
         if (st == BW_OK && r.scope_fits)
-            st = bw_cedar_policy_literals(x->scratch, x->now.policies, i, bw_explain__show,
-                                          x, &shown);
+            st = bw_cedar_policy_literals(x->scratch, x->now.policies, i,
+                                          bw_explain__show, x, &shown);
         if (st != BW_OK)
             return bw_ctx_take_error(x->ctx, x->scratch, st);
         if (r.scope_fits && shown && r.satisfied == BW_CEDAR_FALSE)
@@ -252,7 +256,8 @@ static bw_status names(bw_explaining *x, const uint32_t *index, size_t n, bool f
     return st;
 }
 
-static bw_status tell_decision(bw_explaining *x, const bw_asked *asked, bw_decision *out)
+static bw_status tell_decision(bw_explaining *x, const bw_asked *asked,
+                               bw_decision *out)
 {
     static const bw_str undecidable[] = {{"undecidable", 11}};
     const bw_cedar_answer *a = &asked->answer;
@@ -262,9 +267,9 @@ static bw_status tell_decision(bw_explaining *x, const bw_asked *asked, bw_decis
         return BW_OK;
     }
     bool by_error = a->allow && !asked->allow; /* only a failing forbid denies */
-    bw_status st = names(x, by_error ? a->errors : a->reasons,
-                         by_error ? a->nerrors : a->nreasons, by_error, &d.policies,
-                         &d.npolicies);
+    bw_status st =
+        names(x, by_error ? a->errors : a->reasons, by_error ? a->nerrors : a->nreasons,
+              by_error, &d.policies, &d.npolicies);
     if (st == BW_OK)
         st = names(x, a->errors, a->nerrors, false, &d.errors, &d.nerrors);
     *out = d;
@@ -276,7 +281,8 @@ static bw_status tell_all(bw_explaining *x, const bw_asked *asked, bw_explanatio
     const bw_cedar_answer *a = &asked->answer;
     telling t = {.x = x, .trace = asked->trace};
     t.list = bw_arena_calloc(x->ctx, BW_EXPLAIN_POLICIES_MAX, sizeof *t.list);
-    bw_status st = t.list ? tell_decision(x, asked, &out->decision) : bw_fail_nomem(x->ctx);
+    bw_status st =
+        t.list ? tell_decision(x, asked, &out->decision) : bw_fail_nomem(x->ctx);
     if (st != BW_OK || asked->undecidable)
         return st;
     for (size_t i = 0; i < a->nreasons && st == BW_OK; i++)
@@ -295,8 +301,8 @@ static bw_status tell_all(bw_explaining *x, const bw_asked *asked, bw_explanatio
 
 /* ---- the whole ---- */
 
-/* Labels are the controller's to change: offered where the asker states them for storing,
- * may change them, or looks after such things. */
+/* Labels are the controller's to change: offered where the asker states them for
+ * storing, may change them, or looks after such things. */
 static bw_status may_label(bw_explaining *x)
 {
     static const bw_action relabel = BW_ACTION_RELABEL;

@@ -1,5 +1,6 @@
 /* One decision of an explanation: a question with changes made, put before Cedar under
- * the snapshot that the explanation holds. The cache is not asked: it does not know why. */
+ * the snapshot that the explanation holds. The cache is not asked: it does not know
+ * why. */
 #include "explain_private.h"
 #include "question.h"
 
@@ -127,9 +128,8 @@ static bw_status operators_of(bw_explaining *x, const bw_what_if *w,
     bw_buf_clear(&b);
     if (st == BW_OK)
         st = bw_json_parse(x->scratch, text, BW_JSON_CEDAR, &list);
-    return st == BW_OK
-               ? bw_cedar_entities_parse(x->scratch, list, x->now.schema, out)
-               : st;
+    return st == BW_OK ? bw_cedar_entities_parse(x->scratch, list, x->now.schema, out)
+                       : st;
 }
 
 /* ---- a place that the entities know ---- */
@@ -216,7 +216,8 @@ static bw_status topic_of(bw_explaining *x, const bw_what_if *w, topic *out,
                                    ask->tenant.ptr, (int)name.len, name.ptr);
         if (!id)
             return bw_fail_nomem(x->scratch);
-        *out = (topic){"Bw::Collection", bw_str_c(id), {bw_str_c(id), ask->tenant, name}};
+        *out =
+            (topic){"Bw::Collection", bw_str_c(id), {bw_str_c(id), ask->tenant, name}};
         return BW_OK;
     }
     *out = (topic){.type = "Bw::Node", .id = w->at.id};
@@ -244,10 +245,11 @@ static bw_status decide(bw_explaining *x, bw_asked *out)
         st = topic_of(x, w, &about, &with);
     if (st == BW_OK)
         st = bw_question__entities(x->scratch, x->now.schema, &q, x->now.at,
-                                   about.collection.id.ptr ? &about.collection : NULL, with,
-                                   &extra);
+                                   about.collection.id.ptr ? &about.collection : NULL,
+                                   with, &extra);
     if (st == BW_OK)
-        st = bw_question__context(x->scratch, &q, x->now.at, x->now.reads_now, &context);
+        st =
+            bw_question__context(x->scratch, &q, x->now.at, x->now.reads_now, &context);
     if (st != BW_OK)
         return st;
     bw_cedar_request request = {
@@ -262,8 +264,8 @@ static bw_status decide(bw_explaining *x, bw_asked *out)
         st = bw_cedar_trace_open(x->scratch, x->now.policies, x->now.entities,
                                  x->now.schema, &request, &out->trace);
     if (st == BW_OK)
-        out->allow = out->answer.allow &&
-                     !(out->answer.forbid_errored && !x->now.cedar_errors);
+        out->allow =
+            out->answer.allow && !(out->answer.forbid_errored && !x->now.cedar_errors);
     return st;
 }
 

@@ -1,7 +1,7 @@
-/* Which single changes of facts could turn a condition: read off the test that it makes,
- * its literals and the values of its other side. Only facts that the table of
- * explain_facts.c knows, and never which tenant somebody or something belongs to. What is
- * proposed here is a guess; the search decides. */
+/* Which single changes of facts could turn a condition: read off the test that it
+ * makes, its literals and the values of its other side. Only facts that the table of
+ * explain_facts.c knows, and never which tenant somebody or something belongs to. What
+ * is proposed here is a guess; the search decides. */
 #include "explain_private.h"
 
 enum { PICKS = 3, KNOWN_MAX = 8, NUMBER_MAX = 5, SHARE_MAX = 1000000 };
@@ -15,7 +15,8 @@ typedef struct guess {
 
 /* ---- facts of paths ---- */
 
-/* The fact that a path is (or, with *inside, that it leads into): the longest that fits. */
+/* The fact that a path is (or, with *inside, that it leads into): the longest that
+ * fits. */
 static bw_fact fact_of(bw_str path, bool *inside)
 {
     bw_fact found = BW_FACT_COUNT;
@@ -53,12 +54,18 @@ static bool offered(const guess *g, bw_fact f)
 static bool known(const guess *g, bw_fact f, bw_verb verb, bw_str value)
 {
     static const char *const kinds[BW_FACT_COUNT] = {
-        [BW_FACT_PURPOSE] = "purposes",       [BW_FACT_SAFEGUARDS] = "safeguards",
-        [BW_FACT_DEST_CERTS] = "certs",       [BW_FACT_DEST_HW] = "hw",
-        [BW_FACT_DEST_OP_CERTS] = "certs",    [BW_FACT_AT_CERTS] = "certs",
-        [BW_FACT_AT_HW] = "hw",               [BW_FACT_AT_OP_CERTS] = "certs",
-        [BW_FACT_REGIMES] = "regimes",        [BW_FACT_CATEGORIES] = "categories",
-        [BW_FACT_LABELS] = "labels",          [BW_FACT_PURPOSES] = "purposes"};
+        [BW_FACT_PURPOSE] = "purposes",
+        [BW_FACT_SAFEGUARDS] = "safeguards",
+        [BW_FACT_DEST_CERTS] = "certs",
+        [BW_FACT_DEST_HW] = "hw",
+        [BW_FACT_DEST_OP_CERTS] = "certs",
+        [BW_FACT_AT_CERTS] = "certs",
+        [BW_FACT_AT_HW] = "hw",
+        [BW_FACT_AT_OP_CERTS] = "certs",
+        [BW_FACT_REGIMES] = "regimes",
+        [BW_FACT_CATEGORIES] = "categories",
+        [BW_FACT_LABELS] = "labels",
+        [BW_FACT_PURPOSES] = "purposes"};
     const bw_catalogue *c = g->x->now.catalogue;
     if (verb == BW_CHANGE_REMOVE || (f == BW_FACT_PURPOSE && value.len == 0))
         return true;
@@ -128,9 +135,9 @@ static bool single(bw_fact f) /* a name of its own */
 static bool name_for(const guess *g, bw_fact f, const bw_cedar_value *v, bw_str *out)
 {
     static const char *const types[] = {
-        [BW_SHAPE_COUNTRY] = "Bw::Country",     [BW_SHAPE_ZONES] = "Bw::Zone",
+        [BW_SHAPE_COUNTRY] = "Bw::Country",      [BW_SHAPE_ZONES] = "Bw::Zone",
         [BW_SHAPE_OPERATOR] = "Bw::LegalEntity", [BW_SHAPE_PLACE] = "Bw::Node",
-        [BW_SHAPE_TENANTS] = "Bw::Tenant",      [BW_SHAPE_ROLES] = "Bw::Role"};
+        [BW_SHAPE_TENANTS] = "Bw::Tenant",       [BW_SHAPE_ROLES] = "Bw::Role"};
     if (!v || !bw_explain__show(v, g->x))
         return false;
     bw_cedar_look l = bw_cedar_value_look(v);
@@ -247,11 +254,10 @@ static void propose_others(guess *g, bw_fact f, const bw_cedar_value *now)
             propose(g, f, BW_CHANGE_REMOVE, w->who.roles[i]);
         return;
     case BW_SHAPE_WORDS:
-        for (size_t i = 0; f == BW_FACT_SAFEGUARDS && i < ask->nrecorded; i++)
-            propose(g, f, BW_CHANGE_ADD, ask->recorded[i]);
-        __attribute__((fallthrough));
     case BW_SHAPE_ZONES:
     case BW_SHAPE_TENANTS:
+        for (size_t i = 0; f == BW_FACT_SAFEGUARDS && i < ask->nrecorded; i++)
+            propose(g, f, BW_CHANGE_ADD, ask->recorded[i]);
         for (uint32_t i = 0; i < items_of(now); i++)
             propose_item(g, f, BW_CHANGE_REMOVE, item_of(now, i));
         return;
@@ -265,7 +271,8 @@ static void propose_others(guess *g, bw_fact f, const bw_cedar_value *now)
         return;
     case BW_SHAPE_BOOL:
         propose(g, f, BW_CHANGE_SET,
-                now && bw_cedar_value_look(now).boolean ? BW_STR("false") : BW_STR("true"));
+                now && bw_cedar_value_look(now).boolean ? BW_STR("false")
+                                                        : BW_STR("true"));
         return;
     }
 }
@@ -323,8 +330,8 @@ static void guess_in(guess *g, const bw_cedar_part *p)
         bw_cedar_uid uid = {l.type, l.text};
         if (fa == BW_FACT_ROLES)
             propose_item(g, fa, p->holds ? BW_CHANGE_REMOVE : BW_CHANGE_ADD, group);
-        else if (fa < BW_FACT_COUNT && bw_facts[fa].shape == BW_SHAPE_COUNTRY && !p->holds &&
-                 bw_explain__show(group, g->x))
+        else if (fa < BW_FACT_COUNT && bw_facts[fa].shape == BW_SHAPE_COUNTRY &&
+                 !p->holds && bw_explain__show(group, g->x))
             propose_countries(g, fa, &uid);
         if (listed(fb) && p->holds && a) {
             bw_cedar_look m = bw_cedar_value_look(a);
@@ -380,7 +387,8 @@ static void guess_all(guess *g, const bw_cedar_part *p)
         if (listed(fp) && !p->holds)
             propose_item(g, fp, BW_CHANGE_REMOVE, v);
         if (!p->holds)
-            return; /* all that are missing are wanted: each way begins with the first */
+            return; /* all that are missing are wanted: each way begins with the first
+                     */
     }
 }
 
@@ -389,12 +397,12 @@ static void guess_leaves(guess *g, const bw_cedar_part *p)
 {
     bool inside = false;
     for (uint32_t i = 0; i < p->nleaves && g->status == BW_OK; i++) {
-        bw_fact f = p->leaves[i].path.len ? fact_of(p->leaves[i].path, &inside)
-                                          : BW_FACT_COUNT;
+        bw_fact f =
+            p->leaves[i].path.len ? fact_of(p->leaves[i].path, &inside) : BW_FACT_COUNT;
         while (f < BW_FACT_COUNT && g->status == BW_OK) {
-            propose_others(g, f, p->truth == BW_CEDAR_FAILED || inside
-                                     ? NULL
-                                     : p->leaves[i].value);
+            propose_others(g, f,
+                           p->truth == BW_CEDAR_FAILED || inside ? NULL
+                                                                 : p->leaves[i].value);
             /* and what it hangs on: an operator's certs on which operator it is */
             bw_str path = bw_str_c(bw_facts[f].path);
             while (path.len && path.ptr[path.len - 1] != '.')

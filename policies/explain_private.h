@@ -6,17 +6,17 @@
 #include "explain.h"
 
 typedef enum bw_shape { /* of a fact */
-    BW_SHAPE_WORD,
-    BW_SHAPE_WORDS,
-    BW_SHAPE_COUNTRY,
-    BW_SHAPE_ZONES,
-    BW_SHAPE_OPERATOR,
-    BW_SHAPE_PLACE,
-    BW_SHAPE_TENANTS,
-    BW_SHAPE_NUMBER,
-    BW_SHAPE_DECIMAL,
-    BW_SHAPE_BOOL,
-    BW_SHAPE_ROLES
+                        BW_SHAPE_WORD,
+                        BW_SHAPE_WORDS,
+                        BW_SHAPE_COUNTRY,
+                        BW_SHAPE_ZONES,
+                        BW_SHAPE_OPERATOR,
+                        BW_SHAPE_PLACE,
+                        BW_SHAPE_TENANTS,
+                        BW_SHAPE_NUMBER,
+                        BW_SHAPE_DECIMAL,
+                        BW_SHAPE_BOOL,
+                        BW_SHAPE_ROLES
 } bw_shape;
 
 typedef struct bw_fact_row {
@@ -33,8 +33,8 @@ static inline bool bw_fact__of_labels(bw_fact f)
 }
 
 typedef struct bw_explaining { /* one explanation; one thread */
-    bw_ctx *ctx;     /* what is kept */
-    bw_ctx *scratch; /* one decision; reset before the next */
+    bw_ctx *ctx;               /* what is kept */
+    bw_ctx *scratch;           /* one decision; reset before the next */
     bw_in_force now;
     const bw_explain_ask *ask;
     bool may_label; /* changes of the label set are offered */
@@ -45,11 +45,11 @@ typedef struct bw_asked {
     bw_what_if facts;
     bw_cedar_answer answer;
     bool allow, undecidable;
-    bw_cedar_trace *trace;   /* NULL when undecidable */
+    bw_cedar_trace *trace;        /* NULL when undecidable */
     bw_cedar_entities *operators; /* with changed facts; freed by bw_asked__clear */
 } bw_asked;
-BW_MUST_USE bw_status bw_asked__ask(bw_explaining *x, const bw_change *changes, size_t n,
-                                    const bw_action *action, bw_asked *out);
+BW_MUST_USE bw_status bw_asked__ask(bw_explaining *x, const bw_change *changes,
+                                    size_t n, const bw_action *action, bw_asked *out);
 void bw_asked__clear(bw_asked *a);
 
 /* Whether a literal or value may be shown (user: bw_explaining). */
@@ -59,8 +59,9 @@ bool bw_explain__show(const bw_cedar_value *v, void *user);
 typedef struct bw_near {
     uint32_t policy, failing;
 } bw_near;
-BW_MUST_USE bw_status bw_explain__nearest(bw_explaining *x, bw_cedar_trace *t, size_t most,
-                                          bw_near *out, size_t *n, bool *all);
+BW_MUST_USE bw_status bw_explain__nearest(bw_explaining *x, bw_cedar_trace *t,
+                                          size_t most, bw_near *out, size_t *n,
+                                          bool *all);
 
 enum { BW_CANDIDATES_MAX = 96 };
 typedef struct bw_candidates { /* strings in scratch */

@@ -23,7 +23,9 @@ static void put_part(bw_buf *b, const bw_explained_part *p)
 {
     bw_json_sep(b);
     bw_buf_printf(b, "{\"clause\":\"%s\",\"condition\":",
-                  p->clause < 0 ? "scope" : p->unless ? "unless" : "when");
+                  p->clause < 0 ? "scope"
+                  : p->unless   ? "unless"
+                                : "when");
     bw_json_put_str(b, p->text);
     bw_json_put_key(b, "is");
     bw_buf_puts(b, p->failed ? "\"error\"" : p->truth ? "true" : "false");
@@ -67,7 +69,8 @@ static void put_set(bw_buf *b, const bw_explanation *e, size_t at)
     for (uint32_t k = 0; k < e->sets[at].n; k++) {
         const bw_change *c = &e->sets[at].changes[k];
         bw_json_sep(b);
-        bw_buf_printf(b, "{\"fact\":\"%s\",\"%s\":", bw_fact_name(c->fact), verbs[c->verb]);
+        bw_buf_printf(b, "{\"fact\":\"%s\",\"%s\":", bw_fact_name(c->fact),
+                      verbs[c->verb]);
         bw_json_put_str(b, c->value);
         put_str(b, "by", bw_str_c(e->who[at * BW_EXPLAIN_CHANGES_CAP + k]));
         bw_buf_putc(b, '}');

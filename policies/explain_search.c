@@ -1,11 +1,11 @@
-/* The search for smallest changes (explain.h): breadth first over sets of changes. A set
- * that does not turn the denial is grown by changes that could turn what still stands in
- * the way: of the policies that do, the first alone is looked at, since each of them must
- * go, and of its conditions those that the trace lists, since one of them must turn.
- * Ends with the first size at which a way was found that leaves the labels alone: that
- * data should have others is seldom what the asker wants to hear. */
-#include "explain_private.h"
+/* The search for smallest changes (explain.h): breadth first over sets of changes. A
+ * set that does not turn the denial is grown by changes that could turn what still
+ * stands in the way: of the policies that do, the first alone is looked at, since each
+ * of them must go, and of its conditions those that the trace lists, since one of them
+ * must turn. Ends with the first size at which a way was found that leaves the labels
+ * alone: that data should have others is seldom what the asker wants to hear. */
 #include "../engine/base/map.h"
+#include "explain_private.h"
 
 #include <stdlib.h>
 
@@ -73,7 +73,8 @@ static bw_status note_seen(searching *s, const bw_change_set *set, bool *fresh)
 {
     bw_buf key = {0};
     for (uint32_t i = 0; i < set->n; i++) {
-        bw_buf_printf(&key, "%d/%d/", (int)set->changes[i].fact, (int)set->changes[i].verb);
+        bw_buf_printf(&key, "%d/%d/", (int)set->changes[i].fact,
+                      (int)set->changes[i].verb);
         bw_json_put_str(&key, set->changes[i].value);
     }
     bool ok = !key.failed && bw_map_put(s->seen, key.ptr, key.len, fresh) != NULL;
@@ -203,7 +204,8 @@ static bw_status keep_smallest(searching *s, const bw_change_set *set)
     for (uint32_t bits = 1; bits + 1 < 1u << set->n; bits++) {
         bw_change_set part = {.n = 0};
         bool holds_one = false, does;
-        for (uint32_t i = 0; i < n; i++) /* what contains a way is none that is smallest */
+        for (uint32_t i = 0; i < n;
+             i++) /* what contains a way is none that is smallest */
             holds_one = holds_one || (bits & minimal[i]) == minimal[i];
         if (holds_one)
             continue;
@@ -273,7 +275,8 @@ static bw_status report(searching *s, bw_explanation *out)
     bw_ctx *ctx = s->x->ctx;
     size_t n = s->nfound;
     bw_change_set *sets = bw_arena_calloc(ctx, n + 1, sizeof *sets);
-    const char **who = bw_arena_calloc(ctx, (n + 1) * BW_EXPLAIN_CHANGES_CAP, sizeof *who);
+    const char **who =
+        bw_arena_calloc(ctx, (n + 1) * BW_EXPLAIN_CHANGES_CAP, sizeof *who);
     if (!sets || !who)
         return bw_fail_nomem(ctx);
     if (n)
@@ -281,7 +284,8 @@ static bw_status report(searching *s, bw_explanation *out)
     for (size_t i = 0; i < n; i++) {
         sets[i] = s->found[i];
         for (uint32_t k = 0; k < sets[i].n; k++)
-            who[i * BW_EXPLAIN_CHANGES_CAP + k] = who_can(s->x->ask, &sets[i].changes[k]);
+            who[i * BW_EXPLAIN_CHANGES_CAP + k] =
+                who_can(s->x->ask, &sets[i].changes[k]);
     }
     out->sets = sets;
     out->who = who;
@@ -296,7 +300,8 @@ bw_status bw_explain__search(bw_explaining *x, bw_explanation *out)
 {
     uint32_t want = x->ask->changes_max ? x->ask->changes_max : BW_EXPLAIN_CHANGES_MAX;
     searching s = {.x = x,
-                   .size_max = want < BW_EXPLAIN_CHANGES_CAP ? want : BW_EXPLAIN_CHANGES_CAP};
+                   .size_max =
+                       want < BW_EXPLAIN_CHANGES_CAP ? want : BW_EXPLAIN_CHANGES_CAP};
     s.nodes = bw_alloc(NODES_MAX * sizeof *s.nodes);
     s.seen = bw_map_new();
     bw_status st = s.nodes && s.seen ? BW_OK : bw_fail_nomem(x->ctx);

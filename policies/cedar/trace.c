@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 enum {
-    STACK_MIN = 64,     /* of values, for what was written here and not in the set */
+    STACK_MIN = 64,      /* of values, for what was written here and not in the set */
     PATH_MAX_LINKS = 64, /* a longer chain is no path to show */
     PARTS_SCRATCH = 4096 /* parts that held before one did not, and are dropped then */
 };
@@ -56,8 +56,7 @@ static bw_status stack_fit(bw_cedar_trace *t, uint32_t want)
     if (want <= t->stack_cap)
         return BW_OK;
     t->stack_cap = want > STACK_MIN ? want : STACK_MIN;
-    t->run.stack =
-        bw_arena_calloc(t->run.ctx, t->stack_cap + 1, sizeof *t->run.stack);
+    t->run.stack = bw_arena_calloc(t->run.ctx, t->stack_cap + 1, sizeof *t->run.stack);
     return t->run.stack ? BW_OK : bw_fail_nomem(t->run.ctx);
 }
 
@@ -122,11 +121,12 @@ static bw_status read_leaf(bw_cedar_trace *t, const bw_cedar__expr *e,
 typedef struct leaves {
     const bw_cedar__expr *found[BW_CEDAR_LEAVES_MAX];
     uint32_t n;
-    const bw_cedar__expr *inside; /* the next node, when it is of a path already taken */
+    const bw_cedar__expr
+        *inside; /* the next node, when it is of a path already taken */
 } leaves;
 
-/* Whole paths alone: of context.dest.country neither context.dest nor context. What only
- * `has` asks about is no value. */
+/* Whole paths alone: of context.dest.country neither context.dest nor context. What
+ * only `has` asks about is no value. */
 static bool visit_leaf(const bw_cedar__expr *e, void *user)
 {
     leaves *l = user;
@@ -154,7 +154,8 @@ static bw_status read_leaves(bw_cedar_trace *t, const bw_cedar__expr *e,
                              bw_cedar_part *part)
 {
     leaves l = {0};
-    bw_cedar_leaf *list = bw_arena_calloc(t->run.ctx, BW_CEDAR_LEAVES_MAX, sizeof *list);
+    bw_cedar_leaf *list =
+        bw_arena_calloc(t->run.ctx, BW_CEDAR_LEAVES_MAX, sizeof *list);
     if (!list)
         return bw_fail_nomem(t->run.ctx);
     TRY(bw_cedar__walk(t->run.ctx, e, visit_leaf, &l));
@@ -321,8 +322,9 @@ static bw_status judge(walker *w, const bw_cedar__expr *e, unsigned depth,
             return BW_OK;
         e = e->child[*truth == BW_CEDAR_TRUE ? 1 : 2];
     }
-    TRY(e->op == BW_CEDAR__AND || e->op == BW_CEDAR__OR ? judge_chain(w, e, depth, truth)
-                                                        : judge_part(w, e, truth));
+    TRY(e->op == BW_CEDAR__AND || e->op == BW_CEDAR__OR
+            ? judge_chain(w, e, depth, truth)
+            : judge_part(w, e, truth));
     if (turn && *truth != BW_CEDAR_FAILED)
         *truth = *truth == BW_CEDAR_TRUE ? BW_CEDAR_FALSE : BW_CEDAR_TRUE;
     return BW_OK;
@@ -383,7 +385,8 @@ static bw_status add_conjuncts(bw_cedar__maker *m, bw_cedar__list *all,
     return BW_OK;
 }
 
-static bw_status conjuncts_of(bw_ctx *ctx, const bw_cedar__policy *p, bw_cedar__list *all)
+static bw_status conjuncts_of(bw_ctx *ctx, const bw_cedar__policy *p,
+                              bw_cedar__list *all)
 {
     static const uint8_t order[3] = {BW_CEDAR__ACTION, BW_CEDAR__RESOURCE,
                                      BW_CEDAR__PRINCIPAL};
@@ -429,7 +432,8 @@ bw_status bw_cedar_trace_policy(bw_cedar_trace *t, uint32_t policy,
         r.failing += !holds;
         r.scope_fits = holds || !about_question(c);
         if (r.satisfied != BW_CEDAR_TRUE || (holds && about_question(c))) {
-            w.n = since; /* settled before, and only counted; or what was asked anyway */
+            w.n =
+                since; /* settled before, and only counted; or what was asked anyway */
         } else if (truth == BW_CEDAR_FAILED) {
             r.satisfied = BW_CEDAR_FAILED;
         } else if (!holds) {

@@ -1,5 +1,5 @@
-/* Expressions and values as Cedar text (trace_text.h). Not the formatter: what is too long
- * or too deep for one line of an explanation ends in "...". */
+/* Expressions and values as Cedar text (trace_text.h). Not the formatter: what is too
+ * long or too deep for one line of an explanation ends in "...". */
 #include "trace_text.h"
 
 #include <stdarg.h>
@@ -8,14 +8,14 @@
 enum { NEST_MAX = 40 };
 
 enum level { /* how tightly an expression binds */
-    L_IF,
-    L_OR,
-    L_AND,
-    L_TEST,
-    L_SUM,
-    L_PRODUCT,
-    L_UNARY,
-    L_MEMBER
+             L_IF,
+             L_OR,
+             L_AND,
+             L_TEST,
+             L_SUM,
+             L_PRODUCT,
+             L_UNARY,
+             L_MEMBER
 };
 
 typedef struct writer {
@@ -370,7 +370,8 @@ static void put_expr(writer *w, const bw_cedar__expr *e, int level, int nest)
 void bw_cedar__put_expr(bw_buf *b, const bw_cedar__expr *e, bw_cedar_show show,
                         void *user)
 {
-    writer w = {.b = b, .end = b->len + BW_CEDAR_PART_TEXT_MAX, .show = show, .user = user};
+    writer w = {
+        .b = b, .end = b->len + BW_CEDAR_PART_TEXT_MAX, .show = show, .user = user};
     put_expr(&w, e, L_IF, 0);
 }
 
@@ -383,7 +384,8 @@ void bw_cedar_part_text(bw_buf *b, const bw_cedar_part *part, bw_cedar_show show
 void bw_cedar_value_text(bw_buf *b, const bw_cedar_value *v, bw_cedar_show show,
                          void *user)
 {
-    writer w = {.b = b, .end = b->len + BW_CEDAR_PART_TEXT_MAX, .show = show, .user = user};
+    writer w = {
+        .b = b, .end = b->len + BW_CEDAR_PART_TEXT_MAX, .show = show, .user = user};
     put_value(&w, v, 0);
 }
 

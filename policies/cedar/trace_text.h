@@ -4,7 +4,8 @@
 #include "ast.h"
 #include "trace.h"
 
-/* One line, at most BW_CEDAR_PART_TEXT_MAX bytes and then "..."; what may not be shown is
+/* One line, at most BW_CEDAR_PART_TEXT_MAX bytes and then "..."; what may not be shown
+ * is
  * "..." as well. Sets are written in the order of their elements' text. */
 void bw_cedar__put_expr(bw_buf *b, const bw_cedar__expr *e, bw_cedar_show show,
                         void *user);

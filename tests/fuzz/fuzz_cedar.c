@@ -1,7 +1,7 @@
 /* Policy text: parse, then ask the set one fixed request. Nothing may crash, no limit
  * may be passed silently, and what is accepted must be accepted again policy by policy:
  * each source text is a set of its own with the same effect. */
-#include <policies/cedar/cedar.h>
+#include <policies/cedar/trace.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +52,43 @@ static void look(const bw_cedar_policies *p, size_t i)
     bw_cedar_policies_free(one);
 }
 
+static bool listed(const uint32_t *list, size_t n, size_t i)
+{
+    for (size_t k = 0; k < n; k++)
+        if (list[k] == i)
+            return true;
+    return false;
+}
+
+/* The reasons say what the decision says, and can be written down. */
+static void trace(const bw_cedar_policies *p, const bw_cedar_request *q,
+                  const bw_cedar_answer *a)
+{
+    bw_cedar_trace *t;
+    bw_buf b = {0};
+    CHECK(bw_cedar_trace_open(ctx, p, entities, NULL, q, &t) == BW_OK);
+    for (size_t i = 0; i < bw_cedar_policies_count(p) && i < 8; i++) {
+        bw_cedar_reasons r;
+        bw_status st = bw_cedar_trace_policy(t, (uint32_t)i, &r);
+        CHECK(st == BW_OK || st == BW_EINVALID || st == BW_ENOMEM);
+        if (st != BW_OK)
+            continue;
+        CHECK((r.satisfied == BW_CEDAR_FAILED) == listed(a->errors, a->nerrors, i));
+        if (bw_cedar_policy_is_forbid(p, i) != a->allow)
+            CHECK((r.satisfied == BW_CEDAR_TRUE) == listed(a->reasons, a->nreasons, i));
+        CHECK(r.satisfied != BW_CEDAR_FALSE || r.nparts > 0 || r.cut || !r.scope_fits);
+        for (uint32_t k = 0; k < r.nparts; k++) {
+            b.len = 0;
+            bw_cedar_part_text(&b, &r.parts[k], NULL, NULL);
+            CHECK(b.len <= BW_CEDAR_PART_TEXT_MAX + 3 && bw_utf8_valid(b.ptr, b.len));
+            for (uint32_t l = 0; l < r.parts[k].nleaves; l++)
+                if (r.parts[k].leaves[l].value)
+                    bw_cedar_value_text(&b, r.parts[k].leaves[l].value, NULL, NULL);
+        }
+    }
+    bw_buf_clear(&b);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!ctx)
@@ -75,6 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(bw_cedar_authorize(ctx, p, entities, NULL, &q, &again) == BW_OK);
         CHECK(a.allow == again.allow && a.nreasons == again.nreasons &&
               a.nerrors == again.nerrors);
+        trace(p, &q, &a);
     }
     for (size_t i = 0; i < bw_cedar_policies_count(p) && i < 4; i++)
         look(p, i);
