@@ -61,10 +61,12 @@ static bw_status refusal(bw_request *r, bw_action action, const bw_decision *d)
     const char *names = names_of(r->ctx, d);
     if (!names)
         return bw_fail(r->ctx, BW_EDENIED,
-                       "Denied: no policy permits %s of these labels to this key here",
+                       "Denied: no policy permits %s of these labels to this key here; "
+                       "POST /v1/explain says what would",
                        bw_action_name(action));
     return bw_fail(r->ctx, BW_EDENIED,
-                   "Denied by policy %s: %s is not allowed for these labels here",
+                   "Denied by policy %s: %s is not allowed for these labels here; "
+                   "POST /v1/explain says why",
                    names, bw_action_name(action));
 }
 

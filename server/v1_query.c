@@ -6,7 +6,8 @@
  * reciprocal rank fusion with k = 60 and ranks from 1 (Cormack et al. 2009) over the
  * first max(100, limit) of each; the engine's ranks count from 0, so its k is 61.
  * Answer: {"hits": [{"id", "score", "text", "title", "source", "page", "headings",
- * "labels", "class", "version"}], "explain"?}. Every class's copy of an id is shown. */
+ * "labels", "class", "version"}], "explain"?, "residency"?}. Every class's copy of an id is shown. */
+#include "v1_explain.h"
 #include "v1_ingest.h"
 
 enum {
@@ -193,6 +194,11 @@ static bw_status answer(ask *x, const bw_result *result, bw_response *out)
     if (*plan) {
         bw_json_put_key(&out->body, "explain");
         bw_buf_puts(&out->body, plan);
+    }
+    if (x->explain && !s) {
+        bw_json_put_key(&out->body, "residency");
+        s = bw_v1_put_residency(x->r, &out->body, x->permit.classes, x->permit.n,
+                                x->mode != MODE_BM25);
     }
     bw_buf_putc(&out->body, '}');
     return s ? s : bw_v1_done(x->r, out);

@@ -1,6 +1,6 @@
 /* The control plane's table and what its handlers share. Bodies and answers are in
  * server/README.md. /v1/ingest and /v1/query are the ingest side's table. */
-#include "v1.h"
+#include "v1_explain.h"
 #include <stdlib.h>
 
 #define KEY(m, pattern, h, action, write)                        \
@@ -25,6 +25,8 @@ const bw_route bw_routes_v1[] = {
     CELL("DELETE", "/v1/keys/{}", bw_v1_keys_revoke, BW_ACTION_ADMIN, true),
     CELL("GET", "/v1/audit", bw_v1_audit, BW_ACTION_READ_AUDIT, false),
     KEY("POST", "/v1/authorize", bw_v1_authorize, BW_ACTION_QUERY, false),
+    KEY("POST", "/v1/explain", bw_v1_explain, BW_ACTION_QUERY, false),
+    KEY("POST", "/v1/explain/result", bw_v1_explain_result, BW_ACTION_QUERY, false),
     KEY("GET", "/v1/classes", bw_v1_classes, BW_ACTION_QUERY, false),
     KEY("GET", "/v1/whoami", bw_v1_whoami, BW_ACTION_QUERY, false),
     KEY("GET", "/v1/collections", bw_v1_collections, BW_ACTION_QUERY, false),

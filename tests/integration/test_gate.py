@@ -165,6 +165,8 @@ READS = [
     ("POST", "/collections/docs/points/search", {"vector": [9, 9], "limit": 10}),
     ("POST", "/collections/docs/points/query/groups", {"query": [9, 9], "group_by": "n", "limit": 10}),
     ("POST", "/collections/docs/facet", {"key": "n"}),
+    ("POST", "/v1/explain", {"action": "Delete", "collection": "docs", "point": 50}), ("POST", "/v1/explain", {"action": "Query", "collection": "docs", "point": 3}),
+    ("POST", "/v1/explain/result", {"collection": "docs"}),
 ]
 
 

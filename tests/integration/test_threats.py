@@ -159,6 +159,12 @@ def fields(s):
     yield "POST", "/v1/authorize", {"action": s, "labels": OPEN}
     yield "POST", "/v1/authorize", {"action": "ManageCollection", "collection": s}
     yield "POST", "/v1/authorize", {"action": "Query", "labels": dict(OPEN, purposes=[s])}
+    yield "POST", "/v1/explain", {"action": s, "labels": OPEN}
+    yield "POST", "/v1/explain", {"action": "ManageCollection", "collection": s}
+    yield "POST", "/v1/explain", {"action": "Query", "collection": s, "point": s}
+    yield "POST", "/v1/explain", {"action": "Query", "class": s}
+    yield "POST", "/v1/explain", {"action": "Transfer", "labels": OPEN, "dest": {"id": s, "country": s, "operator": s, "certs": [s], "hw": [s]}}
+    yield "POST", "/v1/explain/result", {"collection": s, "mode": s}
     yield "POST", "/v1/ingest", {"collection": s, "source": s, "text": s, "media_type": s}
     yield "GET", "/v1/collections?x=" + q, None
     for member in ("tenant", "regimes", "residency", "categories", "labels", "purposes"):
@@ -326,6 +332,9 @@ def bodies(c, i):
         "POST /v1/ingest": [{"collection": c, "source": "s", "text": "t"}],
         "POST /v1/query": [{"collection": c, "query": "plain " + MARK, "mode": "bm25", "explain": True}, {"collection": c, "query": "a", "mode": "dense"}],
         "POST /v1/authorize": [{"action": "ManageCollection", "collection": c}],
+        "POST /v1/explain": [{"action": "ManageCollection", "collection": c}, *({"action": a, "collection": c, "point": i} for a in ("Query", "Delete", "Export")),
+                             {"action": "Query", "collection": c, "class": "ab" * 32}],
+        "POST /v1/explain/result": [{"collection": c}],
         "PUT /v1/collections/{}": [{"labels": OPEN}],
     }
 

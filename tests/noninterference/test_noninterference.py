@@ -10,6 +10,7 @@ must be equal byte for byte: status, headers and body, but for `Date` and the re
 `time` is a constant. Refusals under load (408, 429, 503, 507) are outside the promise.
 Seed: BW_SEED; BW_NIGHTLY=1 runs all 200 pairs, else a reduced number.
 """
+import hashlib
 import http.client
 import json
 import os
@@ -42,6 +43,15 @@ SHUT = [  # classes that it may not
     {"regimes": ["gdpr"], "residency": ["EU"], "sensitivity": 1, "purposes": ["payroll"]},
     {"regimes": ["gdpr"], "residency": ["EU"], "sensitivity": 4, "purposes": ["care"], "categories": ["health"]},
 ]
+
+
+def class_id(labels):
+    """The id of a class: anybody can compute it from the labels (policies/README.md)."""
+    lists = {k: sorted(labels.get(k, [])) for k in ("regimes", "residency", "categories", "labels", "purposes")}
+    text = json.dumps({"tenant": "acme", "regimes": lists["regimes"], "residency": lists["residency"], "sensitivity": labels["sensitivity"],
+                       "categories": lists["categories"], "labels": lists["labels"], "purposes": lists["purposes"], "legal_hold": False},
+                      separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
 
 
 class Client:
@@ -160,6 +170,12 @@ def more_reads(rng, c, pool, q, sp):
         ("GET", "/telemetry", None), ("GET", f"{p}/cluster", None), ("GET", f"{p}/aliases", None), ("GET", "/v1/whoami", None),
         ("GET", "/v1/collections", None), ("GET", "/v1/keys", None), ("GET", "/v1/policies", None), ("HEAD", p, None), ("OPTIONS", p, None),
         ("POST", "/v1/authorize", {"action": "Query", "labels": SHUT[0]}), ("POST", "/v1/authorize", {"action": "ManageCollection", "collection": c}),
+        ("POST", "/v1/explain", {"action": "Query", "labels": SHUT[1]}), ("POST", "/v1/explain", {"action": "ManageCollection", "collection": c}),
+        *(("POST", "/v1/explain", dict({"action": rng.choice(["Query", "Delete", "Export"])}, **about)) for about in [
+            *({"class": class_id(l)} for l in SHUT + OPEN[:1]), {"class": class_id(SHUT[1]), "collection": c},
+            *({"collection": c, "point": i} for i in some[:4]), {"collection": c, "point": some[0], "class": class_id(SHUT[0])},
+            {"collection": "theirs", "point": some[1]}]),
+        ("POST", "/v1/explain/result", {"collection": c}), ("POST", "/v1/explain/result", {"collection": "theirs"}),
         ("PAGES", f"{p}/points/scroll", {"limit": rng.randint(1, 6)}),
         ("PAGES", f"{p}/points/scroll", {"limit": 3, "filter": {"must_not": [{"key": "kind", "match": {"value": "b"}}]}}),
         ("POST", f"{p}/points/scroll", {"limit": 9, "order_by": {"key": "n", "start_from": 4}}),
