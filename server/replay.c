@@ -182,7 +182,7 @@ static bw_status run_all(replay_run *r, picking *p)
     return s;
 }
 
-static bw_status run_open(bw_ctx *ctx, replay_run *r, const char *dir)
+bw_status replay_run_open(replay_run *r)
 {
     r->mem = bw_ctx_new(MEM_BYTES);
     bw_map **maps[] = {&r->memo,         &r->rows,      &r->reasons,
@@ -190,10 +190,10 @@ static bw_status run_open(bw_ctx *ctx, replay_run *r, const char *dir)
     bool made = r->mem != NULL;
     for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
         made = (*maps[i] = bw_map_new()) != NULL && made;
-    return made ? bw_register_read(ctx, dir, &r->book) : bw_fail_nomem(ctx);
+    return made ? BW_OK : bw_fail_nomem(r->ctx);
 }
 
-static void run_close(replay_run *r)
+void replay_run_close(replay_run *r)
 {
     replay_rules_clear(r);
     bw_map *maps[] = {r->memo,         r->rows,      r->reasons,
@@ -228,7 +228,9 @@ bw_status bw_replay_run(bw_ctx *ctx, const bw_replay_options *o, bw_buf *out)
     r.candidate = o->policies.ptr || o->entities.ptr || o->overlay.ptr;
     if (!p.dir)
         return bw_fail_nomem(ctx);
-    bw_status s = run_open(ctx, &r, p.dir);
+    bw_status s = replay_run_open(&r);
+    if (s == BW_OK)
+        s = bw_register_read(ctx, p.dir, &r.book);
     if (s == BW_OK)
         s = pick(ctx, &p);
     if (s == BW_OK)
@@ -237,7 +239,7 @@ bw_status bw_replay_run(bw_ctx *ctx, const bw_replay_options *o, bw_buf *out)
         s = replay_report_put(&r, out);
     if (s == BW_OK)
         put_head(&p, out);
-    run_close(&r);
+    replay_run_close(&r);
     bw_buf_clear(&p.latest);
     return s;
 }

@@ -42,8 +42,7 @@ static bool hex16(const bw_json *v, uint8_t out[16])
            got == 16;
 }
 
-/* "a, b" as the log joins them, in `mem`. */
-static bw_status joined(bw_ctx *mem, const bw_str *names, size_t n, bw_str *out)
+bw_status replay_join(bw_ctx *mem, const bw_str *names, size_t n, bw_str *out)
 {
     bw_buf b = {0};
     for (size_t i = 0; i < n; i++) {
@@ -153,8 +152,8 @@ static bw_status keep_turn(replay_run *r, set_turns *out, bw_authority *a,
     bw_status s = bw_decide_class(r->ctx, a, q, id, text, &d);
     if (s != BW_OK)
         return s;
-    if (!copy || joined(r->mem, d.policies, d.npolicies, &t->policies) != BW_OK ||
-        joined(r->mem, d.errors, d.nerrors, &t->errors) != BW_OK)
+    if (!copy || replay_join(r->mem, d.policies, d.npolicies, &t->policies) != BW_OK ||
+        replay_join(r->mem, d.errors, d.nerrors, &t->errors) != BW_OK)
         return nomem(r);
     *copy = *id;
     t->action = q->action;
@@ -325,9 +324,9 @@ static bw_status as_recorded(replay_run *r, const single *d, const bw_decision *
                              bool *same)
 {
     bw_str policies, errors;
-    bw_status s = joined(r->ctx, got->policies, got->npolicies, &policies);
+    bw_status s = replay_join(r->ctx, got->policies, got->npolicies, &policies);
     if (s == BW_OK)
-        s = joined(r->ctx, got->errors, got->nerrors, &errors);
+        s = replay_join(r->ctx, got->errors, got->nerrors, &errors);
     if (s != BW_OK)
         return nomem(r);
     *same = got->allow == d->allow && (d->any_errors || bw_str_eq(errors, d->errors)) &&
@@ -355,8 +354,8 @@ static bw_status single_compare(replay_run *r, replay_event *e, const single *d,
         r->deny += !now.allow;
         return BW_OK;
     }
-    if (joined(r->ctx, now.policies, now.npolicies, &t.policies) != BW_OK ||
-        joined(r->ctx, now.errors, now.nerrors, &t.errors) != BW_OK)
+    if (replay_join(r->ctx, now.policies, now.npolicies, &t.policies) != BW_OK ||
+        replay_join(r->ctx, now.errors, now.nerrors, &t.errors) != BW_OK)
         return nomem(r);
     return replay_note_turn(r, e, &t);
 }

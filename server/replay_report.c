@@ -262,7 +262,7 @@ static bw_status put_tallies(replay_run *r, bw_buf *b, const char *title, const 
     return list ? BW_OK : bw_fail_nomem(r->ctx);
 }
 
-static bw_status put_candidate(replay_run *r, bw_buf *b)
+bw_status replay_candidate_put(replay_run *r, bw_buf *b)
 {
     const entry *rows = sorted(r, r->rows);
     bw_buf_putc(b, '{');
@@ -287,7 +287,7 @@ static bw_status put_candidate(replay_run *r, bw_buf *b)
 }
 
 /* The label sets of the turns' classes, once each. */
-static bw_status put_classes(replay_run *r, bw_buf *b)
+bw_status replay_classes_put(replay_run *r, bw_buf *b)
 {
     bw_map *seen = bw_map_new();
     bw_str key;
@@ -331,11 +331,11 @@ bw_status replay_report_put(replay_run *r, bw_buf *b)
     bw_status s = put_reasons(r, b);
     bw_json_put_key(b, "candidate");
     if (s == BW_OK && r->candidate)
-        s = put_candidate(r, b);
+        s = replay_candidate_put(r, b);
     else
         bw_buf_puts(b, "false");
     if (s == BW_OK)
-        s = put_classes(r, b);
+        s = replay_classes_put(r, b);
     put_count(b, "from_seq", r->from_seq);
     put_count(b, "to_seq", r->to_seq);
     bw_buf_putc(b, '}');

@@ -50,6 +50,10 @@ typedef struct replay_run {
         to_deny, requests_changed, rows_left_out, from_seq, to_seq;
 } replay_run;
 
+/* replay.c: the run's memory; ctx and o are the caller's. */
+BW_MUST_USE bw_status replay_run_open(replay_run *r);
+void replay_run_close(replay_run *r);
+
 /* replay_rules.c. The recorded rules, or the candidate's over the same facts. Never NULL
  * unless memory is out; look at `why`. */
 replay_rules *replay_rules_get(replay_run *r, bw_str policies, bw_str facts, bool candidate);
@@ -57,10 +61,19 @@ void replay_rules_clear(replay_run *r);
 /* Between events: when many are held all go, and are made again when needed. */
 void replay_rules_trim(replay_run *r);
 
+/* replay_event.c: "a, b" as the log joins names, in mem. */
+BW_MUST_USE bw_status replay_join(bw_ctx *mem, const bw_str *names, size_t n, bw_str *out);
+
+/* v1_replay.c: the candidate's parts of a body. */
+BW_MUST_USE bw_status bw_v1_candidate(bw_ctx *ctx, const bw_json *body, bw_replay_options *o);
+
 /* replay_report.c */
 BW_MUST_USE bw_status replay_note_reason(replay_run *r, const replay_event *e, uint64_t decisions,
                                          const char *reason);
 BW_MUST_USE bw_status replay_note_turn(replay_run *r, replay_event *e, const replay_turn *t);
+/* What the candidate changes, as in the report; and the label sets of its turns. */
+BW_MUST_USE bw_status replay_candidate_put(replay_run *r, bw_buf *out);
+BW_MUST_USE bw_status replay_classes_put(replay_run *r, bw_buf *out);
 BW_MUST_USE bw_status replay_report_put(replay_run *r, bw_buf *out);
 
 /* replay_event.c */

@@ -43,11 +43,12 @@ BW_MUST_USE bw_status bw_v1_key_check(bw_ctx *ctx, const bw_catalogue *c,
 
 /* One question of authorize or the dry run:
  * {"principal":{…key record…},"action","labels":{…} | "collection": name | "cell":true,
- *  "purpose"?,"safeguards"?,"dest"?:{id,country,operator,certs,hw}} */
+ *  "purpose"?,"safeguards"?,"dest"?:{id,country,operator,certs,hw}}; the dry run's also has
+ * "at" (a place) and "now". */
 typedef struct bw_v1_question {
     bw_question q;
     bw_principal principal;
-    bw_place dest;
+    bw_place dest, at;
     bw_str label_text; /* canonical; none: kind and name say what */
     bw_class_id class_id;
     const char *kind; /* "Collection", "Node" */
@@ -56,5 +57,8 @@ typedef struct bw_v1_question {
 BW_MUST_USE bw_status bw_v1_question_parse(bw_ctx *ctx, const bw_catalogue *catalogue,
                                            const bw_json *v, const bw_caller *self,
                                            bw_str cell_id, bw_v1_question *out);
+/* By these policies; a collection may be named by an alias. */
+BW_MUST_USE bw_status bw_v1_decide(bw_request *r, bw_authority *a, const bw_v1_question *q,
+                                   bw_decision *d);
 void bw_v1_put_decision(bw_buf *b, const bw_decision *d); /* members, no braces */
 #endif

@@ -1,11 +1,9 @@
-/* /v1/policies, its dry run, /v1/authorize: questions to the policies, not to the data.
+/* /v1/policies, /v1/authorize: questions to the policies, not to the data.
  *
  * authorize answers for the caller itself and for labels that the caller writes down,
  * so it tells nothing about what is stored; the same question for somebody else is the
  * dry run's, which needs Admin. */
 #include "v1_ingest.h"
-
-enum { DRY_RUN_MAX = 1000 };
 
 bw_status bw_v1_need_policies(bw_request *r)
 {
@@ -52,6 +50,54 @@ static bw_status keeps_admin(bw_request *r, bw_str text)
                       "\"force\": true to do it all the same");
 }
 
+/* Every finding of validation; none when the text does not even parse. */
+static bw_status put_findings(bw_request *r, bw_str text, bw_buf *b)
+{
+    bw_facts facts;
+    bw_in_force_view v;
+    bw_cedar_schema *schema = NULL;
+    bw_cedar_policies *p = NULL;
+    bw_cedar_validation found = {0};
+    bw_status s = bw_in_force_get(r->ctx, r->server, &v);
+    if (s == BW_OK)
+        s = bw_facts_get(r->ctx, r->server->dir, bw_str_c(v.facts), &facts);
+    if (s == BW_OK)
+        s = bw_cedar_schema_parse(r->ctx, facts.schema, &schema);
+    if (s == BW_OK)
+        s = bw_cedar_policies_parse(r->ctx, text, &p);
+    if (s == BW_OK)
+        s = bw_cedar_policies_validate(r->ctx, p, schema, NULL, &found);
+    for (size_t i = 0; s == BW_OK && i < found.nfindings; i++) {
+        const bw_cedar_finding *f = &found.findings[i];
+        const char *line = bw_cedar_finding_text(r->ctx, p, f);
+        bw_json_sep(b);
+        bw_buf_printf(b, "{\"line\":%zu,\"column\":%zu,\"warning\":%s,\"message\":", f->line,
+                      f->column, f->warning ? "true" : "false");
+        bw_json_put_str(b, bw_str_c(line ? line : ""));
+        bw_buf_putc(b, '}');
+    }
+    bw_cedar_policies_free(p);
+    bw_cedar_schema_free(schema);
+    return s == BW_EINVALID ? BW_OK : s;
+}
+
+/* The 422 in the form of every error, with `findings` beside message and pointer. */
+static bw_status refuse_set(bw_request *r, bw_str text, bw_response *out)
+{
+    bw_buf findings = {0};
+    const char *why = bw_arena_printf(r->ctx, "%s", bw_ctx_message(r->ctx));
+    bw_status s = why ? put_findings(r, text, &findings) : bw_fail_nomem(r->ctx);
+    if (s == BW_OK) {
+        bw_error_response(out, BW_FAMILY_V1, 422, BW_EINVALID, why, "/policies");
+        out->body.len -= 2; /* before its closing braces */
+        bw_buf_puts(&out->body, ",\"findings\":[");
+        bw_buf_str(&out->body, bw_buf_view(&findings));
+        bw_buf_puts(&out->body, "]}}");
+    }
+    bw_buf_clear(&findings);
+    return s == BW_OK ? bw_v1_done(r, out) : s;
+}
+
 bw_status bw_v1_policies_put(bw_request *r, bw_response *out)
 {
     static const char *const allowed[] = {"policies", "if_digest", "force", NULL};
@@ -75,11 +121,8 @@ bw_status bw_v1_policies_put(bw_request *r, bw_response *out)
     s = force || text.len > BW_POLICIES_BYTES_MAX ? BW_OK : keeps_admin(r, text);
     if (s == BW_OK)
         s = bw_server_policies_put(r->ctx, r->server, text, expected);
-    if (s == BW_EINVALID) { /* well formed JSON, but no policy set: the old one stays */
-        out->status = 422;
-        const char *why = bw_arena_printf(r->ctx, "%s", bw_ctx_message(r->ctx));
-        return bw_fail_at(r->ctx, s, "/policies", "%s", why ? why : "not a policy set");
-    }
+    if (s == BW_EINVALID) /* well formed JSON, but no policy set: the old one stays */
+        return refuse_set(r, text, out);
     return s == BW_OK ? bw_v1_policies_get(r, out) : s;
 }
 
@@ -191,13 +234,29 @@ static bw_status parse_what(bw_ctx *ctx, const bw_catalogue *catalogue,
                : bw_fail_at(ctx, BW_EINVALID, "/cell", "wants true");
 }
 
+/* Where and when, which nobody chooses for its own requests. */
+static bw_status parse_what_if(bw_ctx *ctx, const bw_json *v, bw_v1_question *out)
+{
+    const bw_json *at = bw_json_get_value(v, "at");
+    bw_str now = {NULL, 0};
+    bw_status s = bw_v1_string(ctx, v, "now", &now);
+    if (s == BW_OK && now.ptr && !bw_time_parse(now, &out->q.now_ns))
+        s = bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, bw_json_get(v, "now")),
+                       "wants a date-time");
+    if (s == BW_OK && at) {
+        s = parse_dest(ctx, at, &out->at);
+        out->q.at = &out->at;
+    }
+    return s;
+}
+
 bw_status bw_v1_question_parse(bw_ctx *ctx, const bw_catalogue *catalogue,
                                const bw_json *v, const bw_caller *self, bw_str cell_id,
                                bw_v1_question *out)
 {
     static const char *const allowed[] = {
         "principal",  "action", "labels", "collection", "cell", "purpose",
-        "safeguards", "dest",   NULL};
+        "safeguards", "dest",   "at",     "now",        NULL};
     bw_str action = {NULL, 0};
     memset(out, 0, sizeof *out);
     if (v->kind != BW_JSON_OBJECT)
@@ -218,7 +277,7 @@ bw_status bw_v1_question_parse(bw_ctx *ctx, const bw_catalogue *catalogue,
         out->q.dest = &out->dest;
     }
     out->q.now_ns = bw_clock_unix_ns();
-    return s;
+    return s == BW_OK && !self ? parse_what_if(ctx, v, out) : s;
 }
 
 static void put_names(bw_buf *b, const char *key, const bw_str *names, size_t n)
@@ -241,9 +300,9 @@ void bw_v1_put_decision(bw_buf *b, const bw_decision *d)
 }
 
 /* A collection is meant by an alias as the gate means it. */
-static bw_status decide(bw_request *r, const bw_v1_question *q, bw_decision *d)
+bw_status bw_v1_decide(bw_request *r, bw_authority *a, const bw_v1_question *q,
+                       bw_decision *d)
 {
-    bw_authority *a = r->server->authority;
     bw_collection_info info = {.name = q->name};
     bw_status s = BW_OK;
     if (q->kind && q->name.len > 0 && strcmp(q->kind, "Collection") == 0)
@@ -271,7 +330,7 @@ bw_status bw_v1_authorize(bw_request *r, bw_response *out)
         s = bw_v1_question_parse(r->ctx, r->server->catalogue, body, r->caller,
                                  r->server->config.cell_id, &q);
     if (s == BW_OK)
-        s = decide(r, &q, &d);
+        s = bw_v1_decide(r, r->server->authority, &q, &d);
     if (s != BW_OK)
         return s;
     bw_buf_puts(&out->body, "{");
@@ -283,50 +342,4 @@ bw_status bw_v1_authorize(bw_request *r, bw_response *out)
     }
     bw_buf_putc(&out->body, '}');
     return bw_v1_done(r, out);
-}
-
-/* {"policies": text, "requests": [question…]} -> {"results":[{decision…}…]}; nothing is
- * kept. Questions about a collection or the cell are asked of the policies in force
- * only. */
-bw_status bw_v1_policies_dry_run(bw_request *r, bw_response *out)
-{
-    static const char *const allowed[] = {"policies", "requests", NULL};
-    const bw_json *body, *requests;
-    bw_str text = {NULL, 0};
-    bw_status s = bw_v1_need_policies(r);
-    if (s == BW_OK)
-        s = bw_v1_body(r, allowed, &body);
-    if (s == BW_OK)
-        s = bw_v1_string(r->ctx, body, "policies", &text);
-    if (s != BW_OK)
-        return s;
-    requests = bw_json_get(body, "requests");
-    if (!requests || requests->kind != BW_JSON_ARRAY || requests->count > DRY_RUN_MAX)
-        return bw_fail_at(r->ctx, BW_EINVALID, "/requests",
-                          "wants a list of at most %d requests", DRY_RUN_MAX);
-    bw_buf_puts(&out->body, "{\"results\":[");
-    for (const bw_json *v = requests->child; v && s == BW_OK; v = v->next) {
-        bw_v1_question q;
-        bw_decision d;
-        s = bw_v1_question_parse(r->ctx, r->server->catalogue, v, NULL,
-                                 r->server->config.cell_id, &q);
-        if (s == BW_OK)
-            s = bw_ctx_check(r->ctx);
-        if (s == BW_OK && text.ptr && q.kind)
-            s = bw_fail_at(r->ctx, BW_EINVALID, bw_json_pointer(r->ctx, v),
-                           "a trial of other policies takes labels");
-        else if (s == BW_OK && text.ptr)
-            s = bw_decide_dry(r->ctx, r->server->authority, text, &q.q, q.label_text,
-                              &d);
-        else if (s == BW_OK)
-            s = decide(r, &q, &d);
-        if (s == BW_OK) {
-            bw_json_sep(&out->body);
-            bw_buf_putc(&out->body, '{');
-            bw_v1_put_decision(&out->body, &d);
-            bw_buf_putc(&out->body, '}');
-        }
-    }
-    bw_buf_puts(&out->body, "]}");
-    return s == BW_OK ? bw_v1_done(r, out) : s;
 }

@@ -1,6 +1,6 @@
 /* POST /v1/policies/replay: past decisions under a candidate (replay.c). Needs Admin, as
  * every trial of policies, and ReadAudit, since the answer is drawn from the log. */
-#include "replay.h"
+#include "replay_run.h"
 #include "v1_ingest.h"
 
 /* An absent or null member leaves *out. The candidate's parts come as JSON or as text. */
@@ -28,6 +28,19 @@ static bw_status member_time(bw_ctx *ctx, const bw_json *body, const char *name,
     return s;
 }
 
+bw_status bw_v1_candidate(bw_ctx *ctx, const bw_json *body, bw_replay_options *o)
+{
+    bw_status s = bw_v1_string(ctx, body, "policies", &o->policies);
+    if (s == BW_OK)
+        s = member_raw(ctx, body, "entities", BW_JSON_ARRAY, &o->entities);
+    if (s == BW_OK)
+        s = member_raw(ctx, body, "catalogue", BW_JSON_OBJECT, &o->overlay);
+    if (s == BW_OK && o->policies.len > BW_POLICIES_BYTES_MAX)
+        s = bw_fail_at(ctx, BW_EINVALID, "/policies", "a policy set has at most %d bytes",
+                       BW_POLICIES_BYTES_MAX);
+    return s;
+}
+
 static bw_status parse(bw_request *r, bw_replay_options *o)
 {
     static const char *const allowed[] = {"policies", "entities", "catalogue", "last",
@@ -35,11 +48,7 @@ static bw_status parse(bw_request *r, bw_replay_options *o)
     const bw_json *body, *last;
     bw_status s = bw_v1_body(r, allowed, &body);
     if (s == BW_OK)
-        s = bw_v1_string(r->ctx, body, "policies", &o->policies);
-    if (s == BW_OK)
-        s = member_raw(r->ctx, body, "entities", BW_JSON_ARRAY, &o->entities);
-    if (s == BW_OK)
-        s = member_raw(r->ctx, body, "catalogue", BW_JSON_OBJECT, &o->overlay);
+        s = bw_v1_candidate(r->ctx, body, o);
     if (s == BW_OK)
         s = member_time(r->ctx, body, "since", &o->since_ns);
     if (s == BW_OK)
@@ -52,9 +61,6 @@ static bw_status parse(bw_request *r, bw_replay_options *o)
                  o->last > BW_REPLAY_ROUTE_MAX))
         return bw_fail_at(r->ctx, BW_EINVALID, "/last", "wants a number from 1 to %d",
                           BW_REPLAY_ROUTE_MAX);
-    if (o->policies.len > BW_POLICIES_BYTES_MAX)
-        return bw_fail_at(r->ctx, BW_EINVALID, "/policies",
-                          "a policy set has at most %d bytes", BW_POLICIES_BYTES_MAX);
     return BW_OK;
 }
 

@@ -349,3 +349,74 @@ def test_log__of_ten_thousand_requests_in_several_files():
             f.write(text.replace(b'"status":200', b'"status":404', 1))
         assert replay(c, "--self", "--last", 100)[1].returncode == 0
         assert replay(c, "--self")[1].returncode == 1
+
+
+def test_dry_run__sums_up_what_a_candidate_changes(cell):
+    k = keys(cell)
+    put_policies(cell, BASE)
+    who = lambda p, tenant="acme", **kw: dict({"principal": p, "tenant": tenant, "seat": "FR", "clearance": 3, "roles": []}, **kw)
+    ask = lambda **body: cell.post("/v1/policies/dry-run", body)
+    shut = BASE + ('@id("shut") forbid (principal, action == Bw::Action::"Query", resource is Bw::DataClass) '
+                   'when { resource.sensitivity > 1 || (context has now && context.now > datetime("2030-01-01")) };\n'
+                   '@id("own-cell") forbid (principal, action == Bw::Action::"Store", resource is Bw::DataClass) '
+                   'unless { context.at.country == context.dest.country };\n'
+                   '@id("lead") permit (principal == Bw::Identity::"ana", action == Bw::Action::"Admin", resource);\n')
+    requests = [{"principal": who("ana"), "action": "Query", "labels": LABELS},
+                {"principal": who("ana"), "action": "Query", "labels": SECRET},
+                {"principal": who("zoe", "zeta"), "action": "Query", "labels": dict(SECRET, tenant="acme")},
+                {"principal": who("ben"), "action": "Query", "labels": LABELS, "now": "2031-01-01T00:00:00Z"},
+                {"principal": who("ben"), "action": "Store", "labels": LABELS,
+                 "at": {"id": "va1", "country": "US", "operator": "x"}, "dest": {"id": "par", "country": "FR", "operator": "x"}},
+                {"principal": who("ana"), "action": "Admin", "cell": True},
+                {"principal": who("ana"), "action": "ManageCollection", "collection": "docs"}]
+    now = ask(requests=requests).json()
+    assert [d["decision"] for d in now["results"]] == ["allow", "allow", "deny", "allow", "allow", "deny", "allow"]
+    assert "summary" not in now and "was" not in now["results"][0]
+    r = ask(requests=requests, policies=shut)
+    got = r.json()
+    assert [(d["was"], d["decision"], d["policies"]) for d in got["results"]] == [
+        ("allow", "allow", ["own"]), ("allow", "deny", ["shut"]), ("deny", "deny", ["shut"]), ("allow", "deny", ["shut"]),
+        ("allow", "deny", ["own-cell"]), ("deny", "allow", ["lead"]), ("allow", "allow", ["manage"])], r
+    s = got["summary"]
+    assert (s["allow"], s["deny"], s["to_allow"], s["to_deny"], s["requests_changed"]) == (2, 1, 1, 3, 4)
+    assert s["by_principal"] == [{"tenant": "acme", "principal": "ana", "to_allow": 1, "to_deny": 1},
+                                 {"tenant": "acme", "principal": "ben", "to_allow": 0, "to_deny": 2}]
+    assert {b["kind"] for b in s["by_class"]} == {"class", "cell"}
+    assert sorted(c["sensitivity"] for c in got["classes"].values()) == [1, 5]
+    rule = BASE + ('@id("eu-operator") forbid (principal, action == Bw::Action::"Query", resource is Bw::DataClass) '
+                   'unless { context.at.operator.seat == context.at.country };\n')
+    put_policies(cell, rule)
+    got = ask(requests=requests[:1], entities=company("FR")).json()
+    assert (got["results"][0]["was"], got["results"][0]["decision"], got["summary"]["to_allow"]) == ("deny", "allow", 1)
+    assert cell.get("/v1/entities").json()["entities"] == []  # nothing is kept
+    for bad in (dict(policies="permit"), dict(entities=[1]), dict(entities=["x"]), dict(catalogue={"zones": ["x"]})):
+        assert ask(requests=[], **bad).status in (400, 422), bad
+    for bad in ([{"at": 1}], [{"now": "x"}], [{"at": {"id": "x"}}]):
+        assert ask(requests=[dict(requests[0], **bad[0])]).status == 400, bad
+    assert ask(requests=[{}]).status == ask(requests={}).status == ask().status == 400
+    assert cell.post("/v1/authorize", {"action": "Query", "labels": LABELS, "now": "2031-01-01T00:00:00Z"},
+                     key=k["ana"]).status == 400
+    put_policies(cell, BASE)
+    assert ask(requests=requests, policies=shut).body == r.body
+
+
+def test_put__of_an_invalid_set_names_all_findings_and_keeps_the_old(cell):
+    old = cell.get("/v1/policies").json()
+    bad = BASE + ('@id("one") forbid (principal, action == Bw::Action::"Query", resource is Bw::DataClass)\n'
+                  'when { resource.nope };\n'
+                  '@id("two") forbid (principal, action == Bw::Action::"Delete", resource is Bw::DataClass)\n'
+                  'when { resource.sensitivity == "high" && resource.tenant.also };\n')
+    for force in (False, True):
+        r = cell.put("/v1/policies", {"policies": bad, "force": force})
+        error = r.json()["error"]
+        assert r.status == 422 and error["pointer"] == "/policies" and set(error) == {"code", "message", "pointer", "findings"}
+        said = [f["message"] for f in error["findings"] if not f["warning"]]
+        assert len(said) >= 2 and any("one" in m and "nope" in m for m in said) and any("two" in m for m in said), said
+        assert all(f["line"] > 0 and f["column"] > 0 for f in error["findings"])
+        assert error["message"] == said[0]
+        assert cell.get("/v1/policies").json() == old
+    error = cell.put("/v1/policies", {"policies": "permit"}).json()["error"]
+    assert error["findings"] == [] and "line 1" in error["message"]
+    event = cell.get("/v1/audit?limit=1").json()["events"][-1]
+    assert (event["route"], event["status"]) == ("/v1/policies", 422)
+    assert cell.get("/v1/policies").json() == old
