@@ -30,7 +30,7 @@ void bw_catalogue_put_entities(const bw_catalogue *c, bw_buf *out);
 
 /* A fact that nobody knows, or that should be looked at again. Texts in ctx's arena. */
 typedef struct bw_catalogue_gap {
-    const char *kind; /* localisation, foreign-access, adequacy, zone, confidence, legal-entity, node, stale, expired */
+    const char *kind; /* localisation, foreign-access, adequacy, zone, confidence, legal-entity, node, stale, expired; offer (of `catalogue gaps --market`) */
     bw_str country;   /* whose fact it is, or empty */
     bw_str regime;    /* the only regime that reads it, or empty */
     const char *fact; /* what is not known */

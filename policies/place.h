@@ -50,6 +50,8 @@ typedef struct bw_sizing {
     double memory_use, load; /* shares of the tightest memory and of the time, of 1 */
     double latency_ms;  /* a search inside the cell */
     double capacity_qps;
+    double bandwidth, peak, peak16; /* of one device: bytes and operations a second, or BW_UNKNOWN */
+    double rate;        /* of a graph: queries a second of one vCPU */
     bool host_memory_unknown, extrapolated;
 } bw_sizing;
 

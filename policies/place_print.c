@@ -322,6 +322,54 @@ void bw_plan_table(const bw_plan *plan, bw_str catalogue_version, bool by_fit,
                      "TYPE tells why and how.\n");
 }
 
+static void say_figure(bw_buf *b, double v, const char *unit)
+{
+    if (v < 0)
+        bw_buf_printf(b, "unknown%s", unit);
+    else
+        bw_buf_printf(b, "%g%s", v, unit);
+}
+
+static void say_machine(bw_buf *b, const bw_instance *i)
+{
+    const bw_accelerator *a = i->accelerator;
+    bw_buf_puts(b, "  machine: ");
+    say_figure(b, i->vcpu, " vCPUs, ");
+    say_figure(b, i->memory_gib, " GiB");
+    if (!bw_str_is(a->kind, "cpu")) {
+        bw_buf_printf(b, ", %g x %.*s of ", i->accelerator_count, (int)a->id.len, a->id.ptr);
+        say_figure(b, a->memory_gb, " GB, ");
+        say_figure(b, a->memory_bw_gbs, " GB/s, ");
+        say_figure(b, a->fp16_tflops, " Tflop/s in f16");
+    }
+    bw_buf_putc(b, '\n');
+}
+
+/* The formulas of README with the figures in them, to be redone by hand. */
+static void say_sum(bw_buf *b, const bw_profile *p, const bw_offer *o)
+{
+    const bw_sizing *s = &o->size;
+    double devices = s->count * o->instance->accelerator_count;
+    if (strcmp(s->engine, "gpu-flat") == 0)
+        bw_buf_printf(b,
+                      "  t = 2 x max((%.0f x %.0f + 256 x %.0f) / (0.9 x %g), 64 x %.0f x "
+                      "%.0f / (0.7 x %g)) + 60 us; load %g x t / 32",
+                      s->rows, s->row_bytes, s->rows, s->bandwidth, s->rows, p->dimension,
+                      s->peak, p->qps);
+    else if (strcmp(s->engine, "cpu-flat") == 0)
+        bw_buf_printf(b, "  t = %.0f x %.0f / (%g vCPUs x 5e9); load %g x t", s->rows,
+                      s->row_bytes, o->instance->vcpu, p->qps);
+    else if (strcmp(s->engine, "cpu-graph") == 0)
+        bw_buf_printf(b, "  q = %.4g a vCPU over %.0f rows; load %g / (%.0f x %g vCPUs x q)",
+                      s->rate, s->rows, p->qps,
+                      s->capacity_qps / s->rate / o->instance->vcpu, o->instance->vcpu);
+    if (p->model_parameters > 0)
+        bw_buf_printf(b, "%s %g x 2 x %g / (0.3 x %g x %g devices)",
+                      p->vectors >= 1 ? " +" : "  load", p->model_tokens_s,
+                      p->model_parameters, s->peak16, devices);
+    bw_buf_putc(b, '\n');
+}
+
 static void explain_offer(bw_buf *b, const bw_plan *plan, const bw_offer *o)
 {
     const bw_sizing *s = &o->size;
@@ -335,6 +383,9 @@ static void explain_offer(bw_buf *b, const bw_plan *plan, const bw_offer *o)
         say_reasons(b, &o->notes);
     }
     bw_buf_puts(b, "\n");
+    say_machine(b, o->instance);
+    if (s->count > 0)
+        say_sum(b, plan->profile, o);
     if (s->count > 0)
         bw_buf_printf(b,
                       "  %s: row %.0f B; host %.0f B, device %.0f B, model %.0f B a "

@@ -110,6 +110,7 @@ static void try_cpu(const bw_profile *p, const machine *m, double n, bool graph,
             shards = n; /* too few: memory_use says so */
         s->rows = ceil(p->vectors / shards);
         double rate = graph_rate(p, s->rows);
+        s->rate = rate;
         s->memory_use = s->host_bytes / shards / m->host;
         s->capacity_qps = floor(n / shards) * m->vcpu * rate;
         s->latency_ms = 1000 / rate;
@@ -173,7 +174,10 @@ static const char *too_small(const bw_profile *p, const bw_sizing *s)
 void bw_place_size(const bw_profile *p, const bw_instance *i, bw_sizing *out)
 {
     const machine m = machine_of(p, i);
-    bw_sizing s = {.engine = "none"};
+    bw_sizing s = {.engine = "none",
+                   .bandwidth = m.bandwidth,
+                   .peak = m.peak,
+                   .peak16 = m.peak16};
     bool graph = !m.gpu && p->recall <= 0.99 && p->vectors > FLAT_MAX;
     s.row_bytes = ceil(p->dimension * p->bits / 8);
     s.host_bytes = p->vectors * (s.row_bytes + ROW_EXTRA + (graph ? GRAPH_EXTRA : 0)) *

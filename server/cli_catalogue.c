@@ -2,6 +2,7 @@
  * know, whether an operator's overlay will be taken, and what it would change. None of
  * them needs a key or changes anything. */
 #include "cli.h"
+#include "cli_place.h"
 #include "cli_policy.h"
 #include "cli_words.h"
 #include "files.h"
@@ -12,36 +13,33 @@
 
 static const char catalogue_usage[] =
     "Usage: bailiwick catalogue show [COUNTRY | ZONE] [--json] [PLACE]\n"
-    "       bailiwick catalogue gaps [--regime R]… [--in ZONE]… [--classes FILE] "
-    "[--json] [PLACE]\n"
-    "       bailiwick catalogue check [OVERLAY] [--as-of YYYY-MM-DD [--max-age DAYS]] "
-    "[--json] "
+    "       bailiwick catalogue gaps [--regime R]... [--in ZONE]... [--classes FILE]\n"
+    "                                [--market] [--market-overlay FILE]... [--json] "
     "[PLACE]\n"
+    "       bailiwick catalogue check [OVERLAY] [--as-of YYYY-MM-DD [--max-age DAYS]]\n"
+    "                                [--json] [PLACE]\n"
     "       bailiwick catalogue diff OLD NEW [--overlays] [--json] [PLACE]\n"
     "PLACE is --overlay FILE, --data DIR, --config FILE, --set name=value: whose "
-    "overlay lies "
-    "over\n"
-    "the shipped catalogue; without it, the shipped catalogue alone.\n"
-    "show: the facts in force about a place, or about all, each with its origin, "
-    "source and "
+    "overlay\n"
+    "lies over the shipped catalogue; without it, the shipped catalogue alone.\n"
+    "show: the facts in force about a place, or about all, each with origin, source, "
     "date.\n"
     "gaps: what nobody knows and decisions could depend on, what happens meanwhile, "
-    "and where "
-    "in an\n"
-    "  overlay the fact goes. --regime, --in: only what bears on these. --classes: a "
-    "JSON list "
-    "of label\n"
-    "  sets; their regimes and residency are taken. DATA/entities.json is looked "
-    "through as "
+    "and\n"
+    "  where in an overlay the fact goes; DATA/entities.json is looked through as "
     "well.\n"
-    "check: would a cell take OVERLAY? --as-of: facts older than DAYS (365) on that "
-    "day, and "
-    "decisions\n"
-    "  that have expired by then.\n"
-    "diff: countries and zones gained and lost between two catalogue files, or, with "
-    "--overlays, between\n"
-    "  two overlays of the shipped catalogue.\n"
-    "Exit: 0 nothing to report, 1 failed or refused, 2 wrong use, 3 gaps, old facts or "
+    "  --regime, --in: only what bears on these.  --classes: a JSON list of label "
+    "sets;\n"
+    "  their regimes and residency are taken.  --market: also what is not known of "
+    "the\n"
+    "  regions on offer (--market-overlay: what place calls --overlay).\n"
+    "check: would a cell take OVERLAY?  --as-of: facts older than DAYS (365) on that "
+    "day,\n"
+    "  and decisions that have expired by then.\n"
+    "diff: countries and zones gained and lost between two catalogue files, or, with\n"
+    "  --overlays, between two overlays of the shipped catalogue.\n"
+    "Exit: 0 nothing to report, 1 failed or refused, 2 wrong use, 3 gaps, old facts "
+    "or\n"
     "differences.\n";
 
 enum {
@@ -58,7 +56,9 @@ typedef struct words { /* what the command line says */
     bw_str regimes[SCOPE_MAX], places[SCOPE_MAX];
     size_t nnames, nregimes, nplaces;
     uint32_t max_age_days;
-    bool json, overlays, age;
+    const char *offers[BW_CLI_MARKET_OVERLAYS_MAX];
+    size_t noffers;
+    bool json, overlays, age, market;
 } words;
 
 /* ---- words ---- */
@@ -99,6 +99,9 @@ static int take_valued(words *w, const char *name, const char *value)
         ok = add_word(w->regimes, &w->nregimes, value);
     else if (strcmp(name, "--in") == 0)
         ok = add_word(w->places, &w->nplaces, value);
+    else if (strcmp(name, "--market-overlay") == 0 &&
+             w->noffers < BW_CLI_MARKET_OVERLAYS_MAX)
+        w->offers[w->noffers++] = value, w->market = true;
     else
         ok = false;
     return ok ? 2 : 0;
@@ -108,6 +111,8 @@ static int take(words *w, int argc, char **argv, int i)
 {
     if (strcmp(argv[i], "--json") == 0)
         return w->json = true, 1;
+    if (strcmp(argv[i], "--market") == 0)
+        return w->market = true, 1;
     if (strcmp(argv[i], "--overlays") == 0)
         return w->overlays = true, 1;
     if (argv[i][0] == '-')
@@ -336,9 +341,50 @@ static bw_status check_scope(bw_ctx *ctx, const words *w, const bw_catalogue *c)
     return BW_OK;
 }
 
-static bw_status run_gaps(bw_ctx *ctx, words *w, const bw_policy_bench *b, bw_buf *out,
-                          bool *found)
+/* What is not known about the regions that lie in scope, after the catalogue's own. */
+static bw_status region_gaps(bw_ctx *ctx, const words *w, const bw_catalogue *c,
+                             const bw_market *m, bw_catalogue_gap **gaps, size_t *n)
 {
+    const bw_region *r;
+    bw_texts lines;
+    for (size_t i = 0; (r = bw_market_row(m, BW_MARKET_REGIONS, i)) != NULL; i++) {
+        bool in = w->nplaces == 0 || !r->country.ptr;
+        for (size_t k = 0; k < w->nplaces && !in; k++)
+            in = bw_catalogue_in(c, r->country, w->places[k]);
+        if (!in)
+            continue;
+        bw_status st = bw_market_gaps(ctx, m, r, &lines);
+        if (st != BW_OK)
+            return st;
+        bw_catalogue_gap *more =
+            bw_arena_grow(ctx, *gaps, *n * sizeof *more, (*n + lines.n) * sizeof *more);
+        if (!more)
+            return bw_fail_nomem(ctx);
+        *gaps = more;
+        for (size_t k = 0; k < lines.n; k++) {
+            const char *fact =
+                bw_arena_printf(ctx, "%.*s: %.*s", (int)r->id.len, r->id.ptr,
+                                (int)lines.items[k].len, lines.items[k].ptr);
+            if (!fact)
+                return bw_fail_nomem(ctx);
+            more[(*n)++] =
+                (bw_catalogue_gap){"offer",
+                                   r->country,
+                                   {"", 0},
+                                   fact,
+                                   "it counts as not there: rules that ask for it deny",
+                                   "an overlay of the market (place --overlay): the "
+                                   "row of the region, its "
+                                   "operator or its provider's certificate"};
+        }
+    }
+    return BW_OK;
+}
+
+static bw_status run_gaps(bw_ctx *ctx, words *w, const bw_config *config,
+                          const bw_policy_bench *b, bw_buf *out, bool *found)
+{
+    bw_market *market = NULL;
     bw_catalogue_gap *gaps;
     size_t n = 0;
     bw_status st = check_scope(ctx, w, b->catalogue);
@@ -351,8 +397,16 @@ static bw_status run_gaps(bw_ctx *ctx, words *w, const bw_policy_bench *b, bw_bu
                                 .entities = b->entities};
     if (st == BW_OK)
         st = bw_catalogue_gaps(ctx, b->catalogue, &scope, &gaps, &n);
+    if (st == BW_OK && w->market)
+        st = bw_cli_market_open(ctx, config, NULL, w->offers, w->noffers, b->catalogue,
+                                &market);
+    if (st == BW_OK && w->market)
+        st = region_gaps(ctx, w, b->catalogue, market, &gaps, &n);
     *found = n > 0;
-    return st == BW_OK ? say_gaps(w, gaps, n, out) : st;
+    if (st == BW_OK)
+        st = say_gaps(w, gaps, n, out);
+    bw_market_free(market);
+    return st;
 }
 
 /* Facts that a schema does not take would keep a cell from starting. */
@@ -426,7 +480,7 @@ static bw_status run(bw_ctx *ctx, words *w, bw_buf *out, bool *found)
         st = bw_policy_bench_open(ctx, &c, w->set.data, &b);
     if (st == BW_OK)
         st = strcmp(w->verb, "show") == 0    ? run_show(ctx, w, &b, out, found)
-             : strcmp(w->verb, "gaps") == 0  ? run_gaps(ctx, w, &b, out, found)
+             : strcmp(w->verb, "gaps") == 0  ? run_gaps(ctx, w, &c, &b, out, found)
              : strcmp(w->verb, "check") == 0 ? run_check(ctx, w, &b, out, found)
                                              : run_diff(ctx, w, &b, out, found);
     bw_policy_bench_close(&b);
@@ -448,7 +502,8 @@ static bool fits(words *w)
         return false;
     if ((w->as_of || w->age) && (strcmp(w->verb, "check") != 0 || !w->as_of))
         return false;
-    if ((w->nregimes || w->nplaces || w->classes) && strcmp(w->verb, "gaps") != 0)
+    if ((w->nregimes || w->nplaces || w->classes || w->market) &&
+        strcmp(w->verb, "gaps") != 0)
         return false;
     return !w->overlays || strcmp(w->verb, "diff") == 0;
 }

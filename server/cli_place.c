@@ -3,14 +3,16 @@
 #include "../policies/pack_set.h"
 #include "../policies/place.h"
 #include "cli.h"
+#include "cli_place.h"
 #include "client.h"
 #include "files.h"
 #include "server.h"
 #include <sodium.h>
 #include <stdio.h>
 
-enum { PROFILE_BYTES_MAX = 1 << 20, MARKET_BYTES_MAX = 8 << 20, OVERLAYS_MAX = 8,
-       FILES_MAX = OVERLAYS_MAX + 3, LIMIT_USUAL = 20 };
+enum { PROFILE_BYTES_MAX = 1 << 20, MARKET_BYTES_MAX = 8 << 20,
+       OVERLAYS_MAX = BW_CLI_MARKET_OVERLAYS_MAX, FILES_MAX = OVERLAYS_MAX + 3,
+       LIMIT_USUAL = 20 };
 
 static const char usage[] =
     "Usage: bailiwick place --profile FILE [options]\n"
@@ -144,13 +146,15 @@ static bw_status open_facts(bw_ctx *ctx, const options *o, bw_config *c, bench *
     return st;
 }
 
-static bw_status open_market(bw_ctx *ctx, const options *o, const bw_config *c, bench *b)
+bw_status bw_cli_market_open(bw_ctx *ctx, const bw_config *c, const char *folder,
+                             const char *const *overlay, size_t noverlays,
+                             const bw_catalogue *catalogue, bw_market **out)
 {
     static const char *const shipped[] = {"places.json", "accelerators.json",
                                           "instances.json"};
     bw_market_file files[FILES_MAX];
     size_t n = 0;
-    const char *folder = o->market;
+    bw_require(noverlays <= OVERLAYS_MAX);
     if (!folder) {
         const char *packs = bw_pack_folder(ctx, c);
         folder = packs ? bw_path_join(ctx, packs, "../market") : NULL;
@@ -165,14 +169,13 @@ static bw_status open_market(bw_ctx *ctx, const options *o, const bw_config *c, 
         if (st != BW_OK)
             return st;
     }
-    for (size_t i = 0; i < o->noverlays; i++) {
-        files[n].name = o->overlay[i];
-        bw_status st =
-            bw_file_read(ctx, o->overlay[i], MARKET_BYTES_MAX, &files[n++].text);
+    for (size_t i = 0; i < noverlays; i++) {
+        files[n].name = overlay[i];
+        bw_status st = bw_file_read(ctx, overlay[i], MARKET_BYTES_MAX, &files[n++].text);
         if (st != BW_OK)
             return st;
     }
-    return bw_market_load(ctx, b->catalogue, files, n, &b->market);
+    return bw_market_load(ctx, catalogue, files, n, out);
 }
 
 /* The operator's entities with the market's legal entities beside them. */
@@ -301,7 +304,8 @@ static int place(bw_ctx *ctx, options *o)
     if (st == BW_OK)
         st = open_facts(ctx, o, &c, &b);
     if (st == BW_OK)
-        st = open_market(ctx, o, &c, &b);
+        st = bw_cli_market_open(ctx, &c, o->market, o->overlay, o->noverlays, b.catalogue,
+                                &b.market);
     if (st == BW_OK)
         st = open_authority(ctx, &b);
     if (st == BW_OK)

@@ -37,6 +37,7 @@ void bw_cedar_schema_free(bw_cedar_schema *s);
 typedef struct bw_cedar_validate_options { /* NULL: the defaults */
     int level;             /* most chained dereferences of entities (RFC 76); -1 (default): any */
     uint32_t findings_max; /* how many are kept; 0: 100 */
+    uint64_t steps_max;    /* 0: 100,000,000, some seconds */
 } bw_cedar_validate_options;
 
 typedef struct bw_cedar_finding {

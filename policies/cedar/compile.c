@@ -1,12 +1,14 @@
 /* Tree to program. The walk keeps its own stack, so chains of any length are fine.
- * Sets, records and constructors of constants are folded into one constant, unless the
- * call fails: then it stays, since its error belongs to the evaluation. */
+ * What is constant is computed here, unless it fails: then it stays, since its error
+ * belongs to the evaluation. A constant left of && or ||, or between if and then, decides
+ * here what is compiled at all. What stores or the request say is never a constant. */
 #include "code.h"
 #include "schema.h"
 
 typedef struct frame {
     const bw_cedar__expr *e;
     uint32_t i;        /* next child */
+    bool decided;      /* the first child was a constant: no jumps */
     uint32_t patch[2]; /* instructions whose jump targets are still open */
 } frame;
 
@@ -90,6 +92,45 @@ static bw_status fold(compiler *c, uint32_t n, bw_cedar_value v)
     return emit(c, (bw_cedar__instr){.ins = BW_CEDAR__I_CONST, .u.value = v}, 1);
 }
 
+/* Bool, and nothing else. */
+static bool constant_bool(const compiler *c, bool *truth)
+{
+    if (!constants_on_top(c, 1) || c->ins[c->n - 1].u.value.kind != BW_CEDAR__BOOL)
+        return false;
+    *truth = c->ins[c->n - 1].u.value.u.boolean;
+    return true;
+}
+
+static void drop_constant(compiler *c)
+{
+    c->n--;
+    c->depth--;
+}
+
+/* Whether the instruction asks a store when its first operand is an entity. */
+static bool asks_store(uint8_t ins)
+{
+    return ins == BW_CEDAR__I_IN || ins == BW_CEDAR__I_HAS_TAG ||
+           ins == BW_CEDAR__I_GET_TAG || ins == BW_CEDAR__I_GET ||
+           ins == BW_CEDAR__I_HAS;
+}
+
+/* An instruction on the n topmost values, or what it comes to when they are constants. */
+static bw_status emit_on(compiler *c, bw_cedar__instr in, uint32_t n)
+{
+    bw_cedar_value stack[3] = {{0}};
+    bw_cedar__run run = {.ctx = c->pool};
+    assert(n == 1 || n == 2);
+    if (!constants_on_top(c, n) ||
+        (asks_store(in.ins) && c->ins[c->n - n].u.value.kind == BW_CEDAR__ENTITY))
+        return emit(c, in, 1 - (int)n);
+    for (uint32_t i = 0; i < n; i++)
+        stack[i + 1] = c->ins[c->n - n + i].u.value;
+    if (bw_cedar__apply(&run, &in, stack, n) != BW_CEDAR__YES)
+        return emit(c, in, 1 - (int)n);
+    return fold(c, n, stack[1]);
+}
+
 static bw_status emit_set(compiler *c, const bw_cedar__expr *e)
 {
     if (!constants_on_top(c, e->n))
@@ -127,15 +168,16 @@ static bw_status emit_record(compiler *c, const bw_cedar__expr *e)
 
 static bw_status emit_call(compiler *c, const bw_cedar__expr *e)
 {
-    if (e->n == 1 && constants_on_top(c, 1) && bw_cedar__fn_constructor(e->which)) {
-        bw_cedar_value v;
+    bw_cedar_value args[2], v;
+    if (e->n > 0 && e->n <= 2 && constants_on_top(c, e->n)) {
         bool memory = false;
-        const char *why = bw_cedar__fn_call(c->pool, e->which,
-                                            &c->ins[c->n - 1].u.value, 1, &v, &memory);
+        for (uint32_t i = 0; i < e->n; i++)
+            args[i] = c->ins[c->n - e->n + i].u.value;
+        const char *why = bw_cedar__fn_call(c->pool, e->which, args, e->n, &v, &memory);
         if (memory)
             return bw_fail_nomem(c->ctx);
         if (!why)
-            return fold(c, 1, v);
+            return fold(c, e->n, v);
     }
     return emit(
         c, (bw_cedar__instr){.ins = BW_CEDAR__I_CALL, .which = e->which, .n = e->n},
@@ -146,13 +188,33 @@ static bw_status emit_call(compiler *c, const bw_cedar__expr *e)
 /* Before child i of e is compiled (i > 0). */
 static bw_status between(compiler *c, frame *f)
 {
+    bool truth = false;
     switch ((bw_cedar__op)f->e->op) {
     case BW_CEDAR__AND:
     case BW_CEDAR__OR:
+        f->decided = constant_bool(c, &truth);
+        if (f->decided && truth == (f->e->op == BW_CEDAR__OR)) {
+            f->i = f->e->n; /* the right side is not looked at */
+            return BW_OK;
+        }
+        if (f->decided) {
+            drop_constant(c);
+            return BW_OK;
+        }
         f->patch[0] = c->n;
         return emit_op(c, f->e->op == BW_CEDAR__AND ? BW_CEDAR__I_AND : BW_CEDAR__I_OR,
                        0, -1);
     case BW_CEDAR__IF:
+        if (f->decided) { /* then was it */
+            f->i = f->e->n;
+            return BW_OK;
+        }
+        if (f->i == 1 && constant_bool(c, &truth)) {
+            f->decided = true;
+            f->i = truth ? 1 : 2;
+            drop_constant(c);
+            return BW_OK;
+        }
         if (f->i == 1) {
             f->patch[0] = c->n;
             return emit_op(c, BW_CEDAR__I_IF, 0, -1);
@@ -190,13 +252,16 @@ static bw_status emit_get(compiler *c, const bw_cedar__expr *e)
             last->n = place_of(c->shape, last->u.name);
         return BW_OK;
     }
-    return emit(c, (bw_cedar__instr){.ins = BW_CEDAR__I_GET, .u.name = e->u.names[0]},
-                0);
+    return emit_on(
+        c, (bw_cedar__instr){.ins = BW_CEDAR__I_GET, .u.name = e->u.names[0]}, 1);
 }
 
 static bw_status emit_has(compiler *c, const bw_cedar__expr *e)
 {
     uint32_t first = c->n;
+    if (e->nnames == 1)
+        return emit_on(
+            c, (bw_cedar__instr){.ins = BW_CEDAR__I_HAS, .u.name = e->u.names[0]}, 1);
     for (uint32_t i = 0; i < e->nnames; i++) {
         bool last = i + 1 == e->nnames;
         bw_cedar__instr in = {.ins = last ? BW_CEDAR__I_HAS : BW_CEDAR__I_HAS_STEP,
@@ -241,6 +306,7 @@ bw_cedar__ins bw_cedar__ins_of(bw_cedar__op op)
 static bw_status finish(compiler *c, const frame *f)
 {
     const bw_cedar__expr *e = f->e;
+    bool truth = false;
     bw_status st;
     switch ((bw_cedar__op)e->op) {
     case BW_CEDAR__VALUE:
@@ -253,17 +319,21 @@ static bw_status finish(compiler *c, const frame *f)
         return emit_op(c, BW_CEDAR__I_ERROR, 0, 1);
     case BW_CEDAR__AND:
     case BW_CEDAR__OR:
+        if (constant_bool(c, &truth) && f->decided)
+            return BW_OK;
         st = emit_op(c, BW_CEDAR__I_BOOL, 0, 0);
-        land(c, f->patch[0]);
+        if (!f->decided)
+            land(c, f->patch[0]);
         return st;
     case BW_CEDAR__IF:
-        land(c, f->patch[1]);
+        if (!f->decided)
+            land(c, f->patch[1]);
         return BW_OK;
     case BW_CEDAR__IS:
         if (e->n == 1)
-            return emit(
+            return emit_on(
                 c, (bw_cedar__instr){.ins = BW_CEDAR__I_IS, .u.name = e->u.names[0]},
-                0);
+                1);
         st = emit_op(c, BW_CEDAR__I_IN, 0, -1);
         land(c, f->patch[0]);
         return st;
@@ -272,9 +342,9 @@ static bw_status finish(compiler *c, const frame *f)
     case BW_CEDAR__HAS:
         return emit_has(c, e);
     case BW_CEDAR__LIKE:
-        return emit(
+        return emit_on(
             c, (bw_cedar__instr){.ins = BW_CEDAR__I_LIKE, .u.pattern = &e->u.pattern},
-            0);
+            1);
     case BW_CEDAR__SET_OF:
         return emit_set(c, e);
     case BW_CEDAR__RECORD_OF:
@@ -288,7 +358,8 @@ static bw_status finish(compiler *c, const frame *f)
                         (bw_cedar__instr){.ins = BW_CEDAR__I_IN_KNOWN,
                                           .u.lineage = e->u.lineage},
                         -1);
-        return emit_op(c, bw_cedar__ins_of(e->op), 0, 1 - (int)e->n);
+        return emit_on(
+            c, (bw_cedar__instr){.ins = (uint8_t)bw_cedar__ins_of(e->op)}, e->n);
     }
 }
 
@@ -300,9 +371,8 @@ static bw_status compile_expr(compiler *c, const bw_cedar__expr *root)
         if (f->i < f->e->n) {
             if (f->i > 0)
                 st = between(c, f);
-            const bw_cedar__expr *child = f->e->child[f->i++];
-            if (st == BW_OK)
-                st = push_frame(c, child);
+            if (st == BW_OK && f->i < f->e->n)
+                st = push_frame(c, f->e->child[f->i++]);
         } else {
             st = finish(c, f);
             c->nframes--;
@@ -318,11 +388,12 @@ bw_status bw_cedar__compile(bw_ctx *ctx, bw_ctx *pool,
         return BW_OK;
     compiler c = {.ctx = ctx, .pool = pool, .shape = shape};
     for (uint32_t i = 0; i < p->nclauses; i++) {
+        bool unless = p->clauses[i].unless, truth = false;
         bw_status st = compile_expr(&c, p->clauses[i].body);
-        if (st == BW_OK)
-            st = emit_op(&c,
-                         p->clauses[i].unless ? BW_CEDAR__I_UNLESS : BW_CEDAR__I_WHEN,
-                         0, -1);
+        if (st == BW_OK && constant_bool(&c, &truth) && truth != unless)
+            drop_constant(&c);
+        else if (st == BW_OK)
+            st = emit_op(&c, unless ? BW_CEDAR__I_UNLESS : BW_CEDAR__I_WHEN, 0, -1);
         if (st != BW_OK)
             return st;
         assert(c.depth == 0);

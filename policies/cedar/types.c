@@ -92,7 +92,33 @@ const bw_cedar__type *bw_cedar__type_join(bw_cedar__joiner *j, const bw_cedar__t
 }
 
 /* ---- text ---- */
-enum { TEXT_MAX = 80 };
+enum { TEXT_MAX = 80, STRING_MAX = 40 };
+
+void bw_cedar__string_put(bw_buf *out, bw_str s)
+{
+    size_t n = s.len > STRING_MAX ? STRING_MAX : s.len;
+    while (n < s.len && n > 0 && ((unsigned char)s.ptr[n] & 0xc0) == 0x80)
+        n--;
+    bw_buf_putc(out, '"');
+    for (size_t i = 0; i < n; i++) {
+        unsigned char ch = (unsigned char)s.ptr[i];
+        if (ch == '"' || ch == '\\')
+            bw_buf_putc(out, '\\');
+        if (ch < 0x20 || ch == 0x7f)
+            bw_buf_printf(out, "\\u{%x}", ch);
+        else
+            bw_buf_putc(out, (char)ch);
+    }
+    bw_buf_puts(out, n < s.len ? "…\"" : "\"");
+}
+
+static void put_name(bw_buf *out, bw_str s)
+{
+    if (bw_cedar__is_ident(s))
+        bw_buf_str(out, s);
+    else
+        bw_cedar__string_put(out, s);
+}
 
 static void put(bw_buf *out, const bw_cedar__type *t, size_t end)
 {
@@ -119,7 +145,7 @@ static void put(bw_buf *out, const bw_cedar__type *t, size_t end)
         bw_buf_putc(out, '{');
         for (uint32_t i = 0; i < t->nattrs && out->len < end && !out->failed; i++) {
             bw_buf_puts(out, i ? ", " : "");
-            bw_buf_str(out, t->attrs[i].name);
+            put_name(out, t->attrs[i].name);
             bw_buf_puts(out, t->attrs[i].required ? ": " : "?: ");
             put(out, t->attrs[i].type, end);
         }

@@ -167,12 +167,14 @@ static bw_status check_action(checker *c, uint32_t at, tally *t)
 /* ---- policies ---- */
 static bw_status conclude(checker *c, const tally *t)
 {
-    if (t->fits == 0 && !c->failed) {
+    if (t->fits == 0) {
+        if (c->failed) /* by a name in the scope, most likely: that says enough */
+            return BW_OK;
         bw_cedar__say(c, "no request fits the scope: the schema has no action that "
                          "applies to such a principal and resource");
         return bw_cedar__report(c, false, NULL);
     }
-    if (t->never < t->fits || t->fits == 0)
+    if (t->never < t->fits || c->failed)
         return BW_OK;
     bw_cedar__say(c, "the policy never applies: its conditions are false for every "
                      "request that fits its scope");
@@ -218,6 +220,8 @@ bw_status bw_cedar_policies_validate(bw_ctx *ctx, const bw_cedar_policies *p,
     c.options = options ? *options : (bw_cedar_validate_options){.level = -1};
     if (c.options.findings_max == 0)
         c.options.findings_max = BW_CEDAR_FINDINGS_DEFAULT;
+    if (c.options.steps_max == 0)
+        c.options.steps_max = BW_CEDAR_VALIDATE_STEPS_MAX;
     c.pool = bw_ctx_new(0);
     c.env = bw_ctx_new(0);
     bw_status st = c.pool && c.env ? BW_OK : bw_fail_nomem(ctx);

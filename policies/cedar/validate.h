@@ -6,7 +6,7 @@
 #include "types.h"
 
 enum {
-    BW_CEDAR_VALIDATE_STEPS_MAX = 100000000, /* a node typed, a type compared; seconds */
+    BW_CEDAR_VALIDATE_STEPS_MAX = 100000000, /* a node typed, a type compared */
     BW_CEDAR_VALIDATE_NODES_MAX = 1 << 20,   /* in the conditions of one policy */
     BW_CEDAR_FINDINGS_DEFAULT = 100
 };

@@ -22,9 +22,9 @@ static const vnode *child(const checker *c, const vnode *v, uint32_t i)
 bw_status bw_cedar__step(checker *c, uint64_t steps)
 {
     c->steps += steps;
-    return c->steps > BW_CEDAR_VALIDATE_STEPS_MAX
-               ? bw_fail(c->ctx, BW_EINVALID, "validation takes more than %d steps",
-                         BW_CEDAR_VALIDATE_STEPS_MAX)
+    return c->steps > c->options.steps_max
+               ? bw_fail(c->ctx, BW_EINVALID, "validation takes more than %llu steps",
+                         (unsigned long long)c->options.steps_max)
                : BW_OK;
 }
 
@@ -55,7 +55,7 @@ static bw_status want(checker *c, const vnode *v, uint32_t i, const typed *args,
 
 bw_status bw_cedar__join(checker *c, const type *a, const type *b, const type **out)
 {
-    bw_cedar__joiner j = {c->env, &c->steps, BW_CEDAR_VALIDATE_STEPS_MAX, false};
+    bw_cedar__joiner j = {c->env, &c->steps, c->options.steps_max, false};
     *out = bw_cedar__type_join(&j, a, b);
     return j.memory ? bw_fail_nomem(c->ctx) : bw_cedar__step(c, 0);
 }

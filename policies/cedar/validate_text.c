@@ -2,7 +2,7 @@
 #include "validate.h"
 
 /* ---- expressions ---- */
-enum { EXPR_MAX = 60, EXPR_DEPTH_MAX = 8, STRING_MAX = 40 };
+enum { EXPR_MAX = 60, EXPR_DEPTH_MAX = 8 };
 
 typedef struct printer {
     bw_buf *out;
@@ -12,25 +12,6 @@ typedef struct printer {
 static bool full(const printer *p)
 {
     return p->out->len >= p->end || p->out->failed;
-}
-
-/* At most STRING_MAX bytes, on a character's border, in quotes. */
-static void put_string(printer *p, bw_str s)
-{
-    size_t n = s.len > STRING_MAX ? STRING_MAX : s.len;
-    while (n < s.len && n > 0 && ((unsigned char)s.ptr[n] & 0xc0) == 0x80)
-        n--;
-    bw_buf_putc(p->out, '"');
-    for (size_t i = 0; i < n; i++) {
-        unsigned char ch = (unsigned char)s.ptr[i];
-        if (ch == '"' || ch == '\\')
-            bw_buf_putc(p->out, '\\');
-        if (ch < 0x20 || ch == 0x7f)
-            bw_buf_printf(p->out, "\\u{%x}", ch);
-        else
-            bw_buf_putc(p->out, (char)ch);
-    }
-    bw_buf_puts(p->out, n < s.len ? "…\"" : "\"");
 }
 
 static void put_value(printer *p, const bw_cedar_value *v)
@@ -43,12 +24,12 @@ static void put_value(printer *p, const bw_cedar_value *v)
         bw_buf_printf(p->out, "%lld", (long long)v->u.integer);
         return;
     case BW_CEDAR__STRING:
-        put_string(p, bw_cedar__text(v));
+        bw_cedar__string_put(p->out, bw_cedar__text(v));
         return;
     default:
         bw_buf_str(p->out, v->u.uid->type);
         bw_buf_puts(p->out, "::");
-        put_string(p, v->u.uid->id);
+        bw_cedar__string_put(p->out, v->u.uid->id);
     }
 }
 
@@ -91,7 +72,7 @@ static void put_list(printer *p, const bw_cedar__expr *e, uint32_t from, char op
     for (uint32_t i = from; i < e->n && !full(p); i++) {
         bw_buf_puts(p->out, i > from ? ", " : "");
         if (e->op == BW_CEDAR__RECORD_OF) {
-            put_string(p, e->u.names[i]);
+            bw_cedar__string_put(p->out, e->u.names[i]);
             bw_buf_puts(p->out, ": ");
         }
         put_expr(p, e->child[i], depth + 1);
@@ -131,7 +112,7 @@ static void put_names(printer *p, const bw_cedar__expr *e, uint32_t depth)
         if (plain)
             bw_buf_str(p->out, e->u.names[i]);
         else
-            put_string(p, e->u.names[i]);
+            bw_cedar__string_put(p->out, e->u.names[i]);
     }
     bw_buf_puts(p->out, get && !plain ? "]" : "");
 }
@@ -164,7 +145,7 @@ static void put_like(printer *p, const bw_cedar__expr *e, uint32_t depth)
     for (uint32_t i = 0; i < e->u.pattern.n && !full(p); i++) {
         bw_buf_puts(p->out, i ? "*" : "");
         if (e->u.pattern.runs[i].len)
-            put_string(p, e->u.pattern.runs[i]);
+            bw_cedar__string_put(p->out, e->u.pattern.runs[i]);
     }
 }
 
@@ -275,11 +256,9 @@ void bw_cedar__say(bw_cedar__checker *c, const char *fmt, ...)
         case 't':
             bw_cedar__type_put(out, va_arg(args, const bw_cedar__type *));
             break;
-        case 'n': {
-            printer p = {out, 0};
-            put_string(&p, va_arg(args, bw_str));
+        case 'n':
+            bw_cedar__string_put(out, va_arg(args, bw_str));
             break;
-        }
         case 'u':
             bw_buf_printf(out, "%u", va_arg(args, unsigned));
             break;
@@ -375,11 +354,10 @@ const char *bw_cedar_finding_text(bw_ctx *ctx, const bw_cedar_policies *p,
     bw_buf_puts(&b, f->warning ? ": warning: " : ": ");
     bw_buf_str(&b, f->message);
     if (f->action.type.len) {
-        printer q = {&b, 0};
         bw_buf_puts(&b, " (for ");
         bw_buf_str(&b, f->principal);
         bw_buf_puts(&b, ", ");
-        put_string(&q, f->action.id);
+        bw_cedar__string_put(&b, f->action.id);
         bw_buf_puts(&b, ", ");
         bw_buf_str(&b, f->resource);
         bw_buf_putc(&b, ')');

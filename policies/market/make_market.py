@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes places.json, instances.json and accelerators.json of this folder from three files
+"""Writes places.json, instances.json and accelerators.json, here or in OUT_FOLDER, from three files
 of researched facts (schemas bailiwick.catalogue.providers/1, instances/1, accelerators/1).
 
-    python3 make_market.py FACTS_FOLDER ../packs/catalogue.json
+    python3 make_market.py FACTS_FOLDER ../packs/catalogue.json [OUT_FOLDER]
 
 Nothing is added but what the tables below say, each with its reason. What the facts do
 not say becomes null, and null never widens: an unknown foreign share counts as 100
@@ -13,7 +13,6 @@ import os
 import re
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 # Operators of single regions that are another legal entity than the provider's own:
 # (text of the facts, id, seat, countries that control it).
 OPERATORS = [
@@ -181,7 +180,8 @@ def accelerators(facts):
 
 
 def write(name, date, tables):
-    with open(os.path.join(HERE, name), "w", encoding="utf-8") as f:
+    out = sys.argv[3] if len(sys.argv) > 3 else os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(out, name), "w", encoding="utf-8") as f:
         f.write('{"schema": "bailiwick.market/1", "date": %s' % json.dumps(date))
         for table, rows in tables.items():
             f.write(',\n"%s": [\n%s\n]' % (table, ",\n".join(json.dumps(r, ensure_ascii=False) for r in rows)))

@@ -81,6 +81,16 @@ def test_gaps__look_into_the_data_folder(tmp_path):
     assert r.returncode == 3 and "node: operator nobody of node par9\n" in r.stdout
 
 
+def test_gaps__ask_about_the_market_when_told():
+    quiet = json.loads(run("gaps", "--json", "--in", "FR").stdout)
+    r = run("gaps", "--json", "--in", "FR", "--market")
+    offers = [g for g in json.loads(r.stdout) if g["kind"] == "offer"]
+    assert r.returncode == 3 and json.loads(r.stdout)[:len(quiet)] == quiet
+    assert offers and {g["country"] for g in offers} <= {"FR", ""}
+    assert any("operator" in g["fact"] for g in offers)
+    assert not any(g["kind"] == "offer" for g in quiet)
+
+
 @pytest.mark.parametrize("rows,pointer,says", [
     ({"zones": [{"id": "z", "kind": "group", "date": "2026-12-01"}]}, "/zones/0: ", 'no "source"'),
     ({"zones": [{"id": "z", "kind": "group", "in": ["EAA"], **SD}]}, "/zones/0/in/0: ", 'did you mean "EEA"?'),
@@ -125,7 +135,7 @@ def test_diff__names_the_edges_that_change(tmp_path, overlay):
 @pytest.mark.parametrize("words", [
     [], ["list"], ["show", "FR", "DE"], ["gaps", "FR"], ["diff", "a"], ["diff", "a", "b", "c"], ["check", "a", "--overlay", "b"],
     ["gaps", "--as-of", "2026-12-01"], ["check", "--max-age", "3"], ["check", "--as-of", "2026-12-01", "--max-age", "x"],
-    ["show", "--regime", "gdpr"], ["show", "--overlays"], ["gaps", "--in"], ["gaps", "--nope"]])
+    ["show", "--regime", "gdpr"], ["show", "--overlays"], ["gaps", "--in"], ["gaps", "--nope"], ["show", "--market"]])
 def test_words__that_make_no_sense_are_usage(words):
     r = run(*words)
     assert r.returncode == 2 and "Usage: bailiwick catalogue" in r.stderr

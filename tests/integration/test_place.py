@@ -9,6 +9,7 @@ import math
 import os
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -506,3 +507,30 @@ def test_classes_of_a_running_cell(tmp_path):
         args = ["--classes", "--url", "http://%s:%d" % (c.host, c.port), "--key-file", str(key_file)]
         status, plan = run("10-low-latency", None, args + ["--data", c.data])
     assert status == 0 and [x["residency"] for x in plan["profile"]["classes"]] == [["EU"]]
+
+
+def test_entities_of_the_catalogue_win(tmp_path):
+    """The same agreement, as a legal entity of the operator's catalogue."""
+    overlay = tmp_path / "catalogue.json"
+    overlay.write_text(json.dumps({"date": "2026-11-30", "legal_entities": [
+        {"id": "aws", "seat": "US", "control_zones": ["US"], "foreign_share_max": "100.0", "foreign_share_sum": "100.0",
+         "baa_with": ["clinic"], "certs": [], "source": "contract (example)", "date": "2026-11-01"}]}))
+    over = tmp_path / "over.json"
+    with open(os.path.join(DATA, "02-hipaa-us.overlay.json"), encoding="utf-8") as f:
+        tables = json.load(f)
+    del tables["entities"]
+    over.write_text(json.dumps(tables))
+    status, plan = run("02-hipaa-us", str(over), ["--set", "policies.catalogue=%s" % overlay])
+    assert status == 0 and {o["region"] for o in plan["in"]} == {"aws:us-east-1"}
+
+
+def test_shipped_files_are_what_the_facts_give(tmp_path):
+    market = os.path.join(SOURCE, "policies", "market")
+    facts = os.path.join(os.environ.get("BW_SHARED", os.path.join(SOURCE, "..", "shared")), "catalogue")
+    if not os.path.exists(os.path.join(facts, "providers.json")):
+        pytest.skip("no files of researched facts")
+    subprocess.run([sys.executable, os.path.join(market, "make_market.py"), facts,
+                    os.path.join(SOURCE, "policies", "packs", "catalogue.json"), str(tmp_path)], check=True)
+    for name in ("places.json", "accelerators.json", "instances.json"):
+        with open(os.path.join(market, name), "rb") as f:
+            assert (tmp_path / name).read_bytes() == f.read(), name

@@ -232,6 +232,23 @@ static void measure_residuals(bench *b, const char *action, const char *context)
            permitted, (double)each / (PARTIALS / 10 * CLASSES));
 }
 
+static void measure_validation(bench *b)
+{
+    uint64_t best = UINT64_MAX;
+    size_t findings = 0;
+    for (int r = 0; r < 20; r++) {
+        bw_cedar_validation v;
+        uint64_t t = cpu_ns();
+        must(b->ctx, bw_cedar_policies_validate(b->ctx, b->policies, b->schema, NULL, &v));
+        t = cpu_ns() - t;
+        best = t < best ? t : best;
+        findings = v.nfindings;
+        bw_ctx_reset(b->ctx);
+    }
+    printf("%-58s %8.0f ns  (%zu findings)\n", "validating all of them", (double)best,
+           findings);
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -261,6 +278,7 @@ int main(int argc, char **argv)
             NULL);
     measure_residuals(&b, "Query", context_text);
     measure_residuals(&b, "Transfer", move_text);
+    measure_validation(&b);
     bw_buf more = {0}; /* the same and 10,000 that speak of other principals */
     bw_buf_str(&more, text);
     for (int i = 0; i < 10000; i++)
@@ -274,6 +292,7 @@ int main(int argc, char **argv)
     bw_buf_clear(&more);
     measure(&b, "Query, 10,000 more policies for other roles", "Query", context_text,
             extra);
+    measure_validation(&b);
     bw_cedar_entities_free(extra);
     bw_cedar_entities_free(b.base);
     bw_cedar_policies_free(b.policies);

@@ -425,6 +425,8 @@ static void test_plan_print__says_all(void **state)
     assert_true(bw_plan_explain(&plan, BW_STR("p:gpu"), &b) && bw_plan_explain(&plan, BW_STR("p:any"), &b));
     assert_false(bw_plan_explain(&plan, BW_STR("nowhere"), &b));
     bw_buf_putc(&b, '\0');
+    assert_non_null(strstr(b.ptr, "machine: 16 vCPUs, 100 GiB, 2 x GPU of 100 GB, 1000 GB/s, 100 Tflop/s in f16\n"));
+    assert_non_null(strstr(b.ptr, "t = 2 x max((500000 x 200 + 256 x 500000) / (0.9 x 1e+12), 64 x 500000 x 100 / (0.7 x 1e+14)) + 60 us; load 10 x t / 32\n"));
     assert_non_null(strstr(b.ptr, "1 x 2 USD an hour x 730 hours =      1460.00 USD a month"));
     assert_non_null(strstr(b.ptr, "unknown: country"));
     bw_buf_clear(&b);
