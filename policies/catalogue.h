@@ -19,6 +19,9 @@ bool bw_catalogue_has_zone(const bw_catalogue *c, bw_str zone); /* or a country:
 bool bw_catalogue_has_residency(const bw_catalogue *c, bw_str zone);
 /* Whether a zone or country is the zone or lies in it, at any distance. False for unknown names. */
 bool bw_catalogue_in(const bw_catalogue *c, bw_str place, bw_str zone);
+/* Whether each country in the place is in the zone, however either is written down (EU and
+ * world share no row). False for unknown names. */
+bool bw_catalogue_within(const bw_catalogue *c, bw_str place, bw_str zone);
 /* The shipped zone or country that an unknown name was probably meant to be; empty if none is near. */
 bw_str bw_catalogue_near(const bw_catalogue *c, bw_str name);
 /* kind: "regimes", "categories", "labels", "purposes", "safeguards", "certs", "hw" */

@@ -77,6 +77,18 @@ bool bw_catalogue_in(const bw_catalogue *c, bw_str place, bw_str zone)
     return p != SIZE_MAX && z != SIZE_MAX && bw_catalogue__lies_in(c, p, z);
 }
 
+bool bw_catalogue_within(const bw_catalogue *c, bw_str place, bw_str zone)
+{
+    size_t p = bw_catalogue__place(c, place), z = bw_catalogue__place(c, zone);
+    if (p == SIZE_MAX || z == SIZE_MAX)
+        return false;
+    for (size_t i = 0; i < c->nplaces && !bw_catalogue__lies_in(c, p, z); i++)
+        if (c->places[i].country && bw_catalogue__lies_in(c, i, p) &&
+            !bw_catalogue__lies_in(c, i, z))
+            return false;
+    return true;
+}
+
 bool bw_catalogue__unknown(const bw_json *zone)
 {
     return bw_catalogue__true(zone, "unknown");

@@ -17,12 +17,18 @@
 #include <sodium.h>
 #include <stdlib.h>
 
-enum { LIST_MAX = 64, NAME_MAX_BYTES = 64, SENSITIVITY_MAX = 5 };
+enum { NAME_MAX_BYTES = 64 };
 
 /* The lists, in canonical order; "residency" is checked against places. */
 static const char *const members[] = {"tenant",      "regimes",    "residency",
                                       "sensitivity", "categories", "labels",
                                       "purposes",    "legal_hold"};
+
+const char *bw_labels_member(unsigned bit)
+{
+    static_assert(sizeof members / sizeof *members == BW_LABELS_MEMBERS, "one bit each");
+    return members[bit];
+}
 
 static bool tenant_ok(bw_str s)
 {
@@ -42,7 +48,7 @@ static int by_bytes(const void *a, const void *b)
     return bw_str_cmp(*(const bw_str *)a, *(const bw_str *)b);
 }
 
-static bw_status bad(bw_ctx *ctx, const char *member, const char *what)
+bw_status bw_labels__bad(bw_ctx *ctx, const char *member, const char *what)
 {
     const char *at = bw_arena_printf(ctx, "/%s", member);
     return at ? bw_fail_at(ctx, BW_EINVALID, at, "%s: %s", member, what) : BW_ENOMEM;
@@ -73,11 +79,11 @@ static bw_status check_word(bw_ctx *ctx, const bw_catalogue *c, const char *memb
                             bw_str word)
 {
     if (word.len == 0 || word.len > NAME_MAX_BYTES)
-        return bad(ctx, member, "an empty or overlong word");
+        return bw_labels__bad(ctx, member, "an empty or overlong word");
     for (size_t i = 0; i < word.len; i++)
         if (word.ptr[i] <= ' ' || word.ptr[i] > '~' || word.ptr[i] == '"' ||
             word.ptr[i] == '\\')
-            return bad(ctx, member, "a word that is not in the vocabulary");
+            return bw_labels__bad(ctx, member, "a word that is not in the vocabulary");
     if (!c)
         return BW_OK;
     bool known = strcmp(member, "residency") == 0
@@ -86,7 +92,7 @@ static bw_status check_word(bw_ctx *ctx, const bw_catalogue *c, const char *memb
     return known ? BW_OK : bad_word(ctx, c, member, word);
 }
 
-static void sort_unique(bw_str *items, size_t *n)
+void bw_labels__sort(bw_str *items, size_t *n)
 {
     size_t kept = 0;
     if (*n)
@@ -97,26 +103,25 @@ static void sort_unique(bw_str *items, size_t *n)
     *n = kept;
 }
 
-/* A list of words, or one word alone. Absent and null give the empty list. */
-static bw_status parse_list(bw_ctx *ctx, const bw_catalogue *c, const bw_json *object,
-                            const char *member, bw_label_list *out)
+bw_status bw_labels__list(bw_ctx *ctx, const bw_catalogue *c, const bw_json *object,
+                          const char *member, bw_label_list *out)
 {
     const bw_json *v = bw_json_get_value(object, member);
     *out = (bw_label_list){0};
     if (!v)
         return BW_OK;
     if (v->kind != BW_JSON_STRING && v->kind != BW_JSON_ARRAY)
-        return bad(ctx, member, "expected a list of words");
+        return bw_labels__bad(ctx, member, "expected a list of words");
     size_t n = v->kind == BW_JSON_STRING ? 1 : v->count;
-    if (n > LIST_MAX)
-        return bad(ctx, member, "more than 64 words");
+    if (n > BW_LABELS__LIST_MAX)
+        return bw_labels__bad(ctx, member, "more than 64 words");
     bw_str *items = bw_arena_alloc(ctx, (n + 1) * sizeof *items);
     if (!items)
         return BW_ENOMEM;
     const bw_json *e = v->kind == BW_JSON_STRING ? v : v->child;
     for (size_t i = 0; i < n; i++, e = e->next) {
         if (e->kind != BW_JSON_STRING)
-            return bad(ctx, member, "expected a list of words");
+            return bw_labels__bad(ctx, member, "expected a list of words");
         items[i] = e->str;
         /* "none" is checked by its meaning, below */
         bool none = strcmp(member, "regimes") == 0 && bw_str_is(e->str, "none");
@@ -124,7 +129,7 @@ static bw_status parse_list(bw_ctx *ctx, const bw_catalogue *c, const bw_json *o
         if (st != BW_OK)
             return st;
     }
-    sort_unique(items, &n);
+    bw_labels__sort(items, &n);
     *out = (bw_label_list){items, n};
     return BW_OK;
 }
@@ -132,15 +137,15 @@ static bw_status parse_list(bw_ctx *ctx, const bw_catalogue *c, const bw_json *o
 static bw_status parse_regimes(bw_ctx *ctx, const bw_catalogue *c,
                                const bw_json *object, bw_label_list *out)
 {
-    bw_status st = parse_list(ctx, c, object, "regimes", out);
+    bw_status st = bw_labels__list(ctx, c, object, "regimes", out);
     if (st != BW_OK)
         return st;
     if (out->n == 0)
-        return bad(ctx, "regimes", "must be said, if only as [\"none\"]");
+        return bw_labels__bad(ctx, "regimes", "must be said, if only as [\"none\"]");
     for (size_t i = 0; i < out->n; i++)
         if (bw_str_is(out->items[i], "none")) {
             if (out->n > 1)
-                return bad(ctx, "regimes", "\"none\" stands alone");
+                return bw_labels__bad(ctx, "regimes", "\"none\" stands alone");
             *out = (bw_label_list){0};
         }
     return BW_OK;
@@ -151,12 +156,12 @@ static bw_status parse_tenant(bw_ctx *ctx, const bw_json *object, bw_str fallbac
 {
     const bw_json *v = bw_json_get_value(object, "tenant");
     if (v && v->kind != BW_JSON_STRING)
-        return bad(ctx, "tenant", "expected a text");
+        return bw_labels__bad(ctx, "tenant", "expected a text");
     *out = v ? v->str : fallback;
-    return tenant_ok(*out) ? BW_OK : bad(ctx, "tenant", "1 to 64 of a-z 0-9 - _ .");
+    return tenant_ok(*out) ? BW_OK : bw_labels__bad(ctx, "tenant", "1 to 64 of a-z 0-9 - _ .");
 }
 
-static bw_status check_members(bw_ctx *ctx, const bw_json *object)
+bw_status bw_labels__members(bw_ctx *ctx, const bw_json *object)
 {
     if (!object || object->kind != BW_JSON_OBJECT)
         return bw_fail(ctx, BW_EINVALID, "labels: expected an object");
@@ -180,31 +185,31 @@ bw_status bw_labels_parse(bw_ctx *ctx, const bw_catalogue *catalogue,
 {
     bw_labels l = {0};
     uint64_t sensitivity;
-    bw_status st = check_members(ctx, object);
+    bw_status st = bw_labels__members(ctx, object);
     if (st == BW_OK)
         st = parse_tenant(ctx, object, default_tenant, &l.tenant);
     if (st == BW_OK)
         st = parse_regimes(ctx, catalogue, object, &l.regimes);
     if (st == BW_OK)
-        st = parse_list(ctx, catalogue, object, "residency", &l.residency);
+        st = bw_labels__list(ctx, catalogue, object, "residency", &l.residency);
     if (st == BW_OK && l.residency.n == 0)
-        st = bad(ctx, "residency",
+        st = bw_labels__bad(ctx, "residency",
                  "must be said: the zones or countries where the data may be");
     if (st == BW_OK)
-        st = parse_list(ctx, catalogue, object, "categories", &l.categories);
+        st = bw_labels__list(ctx, catalogue, object, "categories", &l.categories);
     if (st == BW_OK)
-        st = parse_list(ctx, catalogue, object, "labels", &l.labels);
+        st = bw_labels__list(ctx, catalogue, object, "labels", &l.labels);
     if (st == BW_OK)
-        st = parse_list(ctx, catalogue, object, "purposes", &l.purposes);
+        st = bw_labels__list(ctx, catalogue, object, "purposes", &l.purposes);
     if (st != BW_OK)
         return st;
     if (!bw_json_u64(bw_json_get_value(object, "sensitivity"), &sensitivity) ||
-        sensitivity > SENSITIVITY_MAX)
-        return bad(ctx, "sensitivity", "must be said: a whole number from 0 to 5");
+        sensitivity > BW_LABELS__SENSITIVITY_MAX)
+        return bw_labels__bad(ctx, "sensitivity", "must be said: a whole number from 0 to 5");
     l.sensitivity = (uint32_t)sensitivity;
     const bw_json *hold = bw_json_get_value(object, "legal_hold");
     if (hold && !bw_json_is_bool(hold))
-        return bad(ctx, "legal_hold", "expected true or false");
+        return bw_labels__bad(ctx, "legal_hold", "expected true or false");
     l.legal_hold = hold && hold->kind == BW_JSON_TRUE;
     *out = l;
     return BW_OK;
