@@ -120,7 +120,7 @@ deps_build() {
     apt_need ca-certificates build-essential cmake ninja-build pkg-config dpkg-dev binutils ccache \
         libsqlite3-dev libcjson-dev libcmocka-dev libroaring-dev libsodium-dev libssl-dev \
         libcurl4-openssl-dev libopenblas-dev libpoppler-glib-dev libxml2-dev libgnutls28-dev \
-        libseccomp-dev libutf8proc-dev zlib1g-dev
+        libseccomp-dev libutf8proc-dev libre2-dev zlib1g-dev
     if [ "$codename" != bookworm ]; then apt_need libfaiss-dev libmicrohttpd-dev; fi
     build_faiss
     build_microhttpd
