@@ -1,9 +1,12 @@
 """Replay: the log reproduces itself whatever was asked under whatever rules, and a candidate turns exactly what
 it must."""
+import http.client
 import json
 import os
 import random
 import shutil
+import threading
+import time
 
 import pytest
 from cell import Cell
@@ -420,3 +423,45 @@ def test_put__of_an_invalid_set_names_all_findings_and_keeps_the_old(cell):
     event = cell.get("/v1/audit?limit=1").json()["events"][-1]
     assert (event["route"], event["status"]) == ("/v1/policies", 422)
     assert cell.get("/v1/policies").json() == old
+
+
+def test_self__holds_while_rules_change_and_after_kills(cell):
+    """Requests run while rules come and go and the process is killed: whatever was answered is in the log with rules
+    that are kept; only what met two changes within one request may be told apart no more, and says so."""
+    k = made(cell)
+    sets = [BASE] + [BASE + '@id("s%d") forbid (principal, action == Bw::Action::"%s", resource is Bw::DataClass) '
+                     'when { resource.sensitivity == %d };\n' % (i, a, 5 * (i % 2)) for i, a in enumerate(["Query", "Store"] * 2)]
+    for turn in range(3):
+        stop = threading.Event()
+
+        def repeat(call):
+            while not stop.is_set():
+                try:
+                    call()
+                except (OSError, http.client.HTTPException):
+                    return  # killed
+
+        point = {"points": [{"id": 1, "vector": [1, 1]}]}
+        calls = [lambda: cell.put("/v1/policies", {"policies": random.choice(sets)}),
+                 lambda: cell.put("/v1/entities", {"entities": company(random.choice(["FR", "US"]))}),
+                 lambda: cell.post("/collections/docs/points/query", {"query": [1, 1], "limit": 1}, key=k["ana"]),
+                 lambda: cell.put("/collections/docs/points?wait=true", point, key=k["zoe"])]
+        threads = [threading.Thread(target=repeat, args=(c,)) for c in calls]
+        for t in threads:
+            t.start()
+        before = cell_events(cell)
+        while cell_events(cell) < before + 150:
+            time.sleep(0.01)  # polls; how long it takes does not matter
+        cell.kill9()
+        stop.set()
+        for t in threads:
+            t.join()
+        report = itself(cell)
+        left = [r for r in report["reasons"] if "changed while the request ran" not in r["reason"]]
+        assert left == [] and report["reproduced"] > 100, report["reasons"]
+        cell.start()
+
+
+def cell_events(c):
+    with open(os.path.join(c.data, "audit", "00000001.jsonl"), "rb") as f:
+        return f.read().count(b"\n")
