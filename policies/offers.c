@@ -37,11 +37,13 @@ typedef struct field {
 } field;
 
 #define AT(type, member) offsetof(type, member)
-#define FACT \
-    {"source", TEXT, REQUIRED, AT(bw_fact, source), NULL}, \
-    {"date", DATE, REQUIRED, AT(bw_fact, date), NULL}, \
-    {"note", TEXT, 0, AT(bw_fact, note), NULL}, \
-    {"confidence", WORD, 0, AT(bw_fact, confidence), "high|medium|low"}
+#define FACT                                                              \
+    {"source", TEXT, REQUIRED, AT(bw_fact, source), NULL},                \
+        {"date", DATE, REQUIRED, AT(bw_fact, date), NULL},                \
+        {"note", TEXT, 0, AT(bw_fact, note), NULL},                       \
+    {                                                                     \
+        "confidence", WORD, 0, AT(bw_fact, confidence), "high|medium|low" \
+    }
 
 static const field entity_fields[] = {
     {"id", ID, REQUIRED, AT(bw_legal, id), NULL},
@@ -95,11 +97,16 @@ static const field accelerator_fields[] = {
     {"vendor", ID, REQUIRED, AT(bw_accelerator, vendor), NULL},
     {"kind", WORD, REQUIRED, AT(bw_accelerator, kind), "gpu|asic|cpu"},
     {"isa", TEXTS, 0, AT(bw_accelerator, isa), NULL},
-    {"memory_gb", NUMBER, REQUIRED | NULLABLE | POSITIVE, AT(bw_accelerator, memory_gb), NULL},
-    {"memory_bw_gbs", NUMBER, REQUIRED | NULLABLE | POSITIVE, AT(bw_accelerator, memory_bw_gbs), NULL},
-    {"fp16_tflops", NUMBER, REQUIRED | NULLABLE | POSITIVE, AT(bw_accelerator, fp16_tflops), NULL},
-    {"bf16_tflops", NUMBER, REQUIRED | NULLABLE | POSITIVE, AT(bw_accelerator, bf16_tflops), NULL},
-    {"int8_tops", NUMBER, REQUIRED | NULLABLE | POSITIVE, AT(bw_accelerator, int8_tops), NULL},
+    {"memory_gb", NUMBER, REQUIRED | NULLABLE | POSITIVE, AT(bw_accelerator, memory_gb),
+     NULL},
+    {"memory_bw_gbs", NUMBER, REQUIRED | NULLABLE | POSITIVE,
+     AT(bw_accelerator, memory_bw_gbs), NULL},
+    {"fp16_tflops", NUMBER, REQUIRED | NULLABLE | POSITIVE,
+     AT(bw_accelerator, fp16_tflops), NULL},
+    {"bf16_tflops", NUMBER, REQUIRED | NULLABLE | POSITIVE,
+     AT(bw_accelerator, bf16_tflops), NULL},
+    {"int8_tops", NUMBER, REQUIRED | NULLABLE | POSITIVE, AT(bw_accelerator, int8_tops),
+     NULL},
     FACT};
 static const field instance_fields[] = {
     {"id", ID, REQUIRED, AT(bw_instance, id), NULL},
@@ -108,7 +115,8 @@ static const field instance_fields[] = {
     {"accelerator", ID, REQUIRED, AT(bw_instance, accelerator_id), NULL},
     {"accelerator_count", NUMBER, REQUIRED, AT(bw_instance, accelerator_count), NULL},
     {"vcpu", NUMBER, REQUIRED | NULLABLE | POSITIVE, AT(bw_instance, vcpu), NULL},
-    {"memory_gib", NUMBER, REQUIRED | NULLABLE | POSITIVE, AT(bw_instance, memory_gib), NULL},
+    {"memory_gib", NUMBER, REQUIRED | NULLABLE | POSITIVE, AT(bw_instance, memory_gib),
+     NULL},
     {"spot", BOOL, REQUIRED, AT(bw_instance, spot), NULL},
     {"hw", TEXTS, 0, AT(bw_instance, hw), NULL},
     FACT};
@@ -131,8 +139,10 @@ static const struct table {
     const field *fields;
     size_t nfields, bytes;
 } tables[BW_MARKET_TABLES] = {
-#define TABLE(name, type, fields, ...) \
-    {name, {__VA_ARGS__}, fields, sizeof fields / sizeof *fields, sizeof(type)}
+#define TABLE(name, type, fields, ...)                                            \
+    {                                                                             \
+        name, {__VA_ARGS__}, fields, sizeof fields / sizeof *fields, sizeof(type) \
+    }
     TABLE("entities", bw_legal, entity_fields, "id"),
     TABLE("providers", bw_provider, provider_fields, "id"),
     TABLE("regions", bw_region, region_fields, "id"),
@@ -152,7 +162,7 @@ typedef struct row {
 } row;
 
 struct bw_market {
-    bw_ctx *mem; /* owns texts, trees and rows */
+    bw_ctx *mem;                     /* owns texts, trees and rows */
     bw_map *index[BW_MARKET_TABLES]; /* key -> row */
     row *rows[BW_MARKET_TABLES];     /* sorted by key */
     size_t n[BW_MARKET_TABLES];
@@ -256,9 +266,9 @@ static bw_status read_member(const reading *r, const field *f, const bw_json *v,
     case NUMBER:
         if (v->kind != BW_JSON_NUMBER || !(v->real >= 0) || v->real > NUMBER_MAX ||
             (f->rule & POSITIVE && v->real < 1e-9))
-            return bad(r, v, f->rule & POSITIVE
-                                 ? "wants a number above 0, at most 1e9"
-                                 : "wants a number of 0 to 1e9");
+            return bad(r, v,
+                       f->rule & POSITIVE ? "wants a number above 0, at most 1e9"
+                                          : "wants a number of 0 to 1e9");
         *(double *)to = v->real;
         return BW_OK;
     case TEXTS:
@@ -331,8 +341,9 @@ static bw_status keep_row(const reading *r, int which, const bw_json *v, size_t 
         return st;
     gone = bw_json_get(v, "remove");
     if (gone && (gone->kind != BW_JSON_TRUE || !bw_map_get(index, key, len)))
-        return bad(r, gone, gone->kind == BW_JSON_TRUE ? "removes a row that is not there"
-                                                       : "wants true");
+        return bad(r, gone,
+                   gone->kind == BW_JSON_TRUE ? "removes a row that is not there"
+                                              : "wants true");
     if (gone) {
         (void)bw_map_remove(index, key, len);
         return BW_OK;
@@ -455,7 +466,8 @@ static bw_status link_entity(const reading *r, const row *w, bw_legal *e)
         return lost(r, BW_MARKET_ENTITIES, w, "share", e->share_max);
     if (!share_ok(e->share_sum))
         return lost(r, BW_MARKET_ENTITIES, w, "share", e->share_sum);
-    if (e->control_zones.items && e->control_zones.n == 0) /* an empty set passes rules */
+    if (e->control_zones.items &&
+        e->control_zones.n == 0) /* an empty set passes rules */
         return lost(r, BW_MARKET_ENTITIES, w, "control of", e->id);
     return BW_OK;
 }
@@ -467,7 +479,7 @@ static bw_status link_region(const reading *r, const row *w, bw_region *v)
         return lost(r, BW_MARKET_REGIONS, w, "provider", v->provider_id);
     if (!v->operator_id.ptr)
         v->operator_id = v->provider->entity;
-    v->operator = bw_market_find(r->m, BW_MARKET_ENTITIES, v->operator_id);
+    v->operator= bw_market_find(r->m, BW_MARKET_ENTITIES, v->operator_id);
     if (!v->operator)
         return lost(r, BW_MARKET_REGIONS, w, "operator", v->operator_id);
     return all_known(r, BW_MARKET_REGIONS, w, v->accelerators, BW_MARKET_ACCELERATORS,
@@ -572,7 +584,8 @@ static bw_status build(reading *r, const bw_market_file *files, size_t n)
     }
     crypto_generichash_final(&hash, digest, sizeof digest);
     sodium_bin2hex(hex, sizeof hex, digest, sizeof digest);
-    (void)snprintf(r->m->version, VERSION_TEXT, "%.*s/%s", (int)date.len, date.ptr, hex);
+    (void)snprintf(r->m->version, VERSION_TEXT, "%.*s/%s", (int)date.len, date.ptr,
+                   hex);
     for (int t = 0; t < BW_MARKET_TABLES && st == BW_OK; t++)
         st = sort_rows(r, t);
     for (int t = 0; t < BW_MARKET_TABLES; t++)

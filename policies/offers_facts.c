@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-/* What stands for the unknown. No catalogue has such a country or zone, so that no group
- * holds it, and all is foreign. */
+/* What stands for the unknown. No catalogue has such a country or zone, so that no
+ * group holds it, and all is foreign. */
 static const char unknown_country[] = "ZZ", unknown_zone[] = "unknown",
                   unknown_share[] = "100.0";
 
@@ -35,15 +35,16 @@ static size_t sort_unique(bw_str *s, size_t n)
     return kept;
 }
 
-/* Held for sure, here: low confidence and a scope that nobody has stated are not enough. */
+/* Held for sure, here: low confidence and a scope that nobody has stated are not
+ * enough. */
 static bool covers(const bw_certification *c, const bw_region *r)
 {
     return bw_str_is(c->status, "held") && !bw_str_is(c->fact.confidence, "low") &&
            bw_texts_have(c->regions, r->id);
 }
 
-bw_status bw_market_place(bw_ctx *ctx, const bw_market *m, const bw_region *r, bw_texts hw,
-                          bw_place *out)
+bw_status bw_market_place(bw_ctx *ctx, const bw_market *m, const bw_region *r,
+                          bw_texts hw, bw_place *out)
 {
     size_t n = bw_market_count(m, BW_MARKET_CERTIFICATIONS), ncerts = 0, nhw = 0;
     bw_str *certs = bw_arena_calloc(ctx, n + 1, sizeof *certs);
@@ -119,7 +120,8 @@ static void put_legal(bw_buf *b, const bw_legal *e)
     bw_buf_puts(b, "]}}");
 }
 
-/* The ids of Bw::LegalEntity in a list of entities JSON, in either spelling of a uid. */
+/* The ids of Bw::LegalEntity in a list of entities JSON, in either spelling of a uid.
+ */
 static bw_status own_ids(bw_ctx *ctx, const bw_json *own, bw_map *ids)
 {
     for (const bw_json *e = own ? own->child : NULL; e; e = e->next) {
@@ -199,11 +201,14 @@ static bool proved(const bw_market *m, bw_str name, const bw_region *r)
 static void cert_gap(gaps *g, const bw_market *m, const bw_certification *c,
                      const bw_region *r)
 {
-    if (!bw_str_eq(c->provider_id, r->provider_id) || bw_str_is(c->status, "not-held") ||
-        (c->regions.items && !bw_texts_have(c->regions, r->id)) || proved(m, c->name, r))
+    if (!bw_str_eq(c->provider_id, r->provider_id) ||
+        bw_str_is(c->status, "not-held") ||
+        (c->regions.items && !bw_texts_have(c->regions, r->id)) ||
+        proved(m, c->name, r))
         return;
     if (bw_str_is(c->status, "unknown"))
-        gap(g, "certificate", c->name, c->fact.note.ptr ? c->fact.note : BW_STR("status unknown"));
+        gap(g, "certificate", c->name,
+            c->fact.note.ptr ? c->fact.note : BW_STR("status unknown"));
     else if (!c->regions.items)
         gap(g, "certificate", c->name,
             c->scope.ptr ? c->scope : BW_STR("held, but its scope is not stated"));

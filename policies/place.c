@@ -1,5 +1,5 @@
-/* The plan (place.h): every region of the market is asked for by law, then by wish, then
- * every instance type of its provider by size and price; what is in is ranked.
+/* The plan (place.h): every region of the market is asked for by law, then by wish,
+ * then every instance type of its provider by size and price; what is in is ranked.
  *
  * The policies are asked about the region as a place with the hardware that a type
  * brings along, once for each distinct set: a rule that wants memory encryption lets
@@ -49,9 +49,10 @@ static bw_status add_all(bw_ctx *ctx, bw_reasons *list, const bw_reasons *more)
 
 /* ---- the law ---- */
 
-/* Appends "Store" to the detail of the rule, which starts with the class it is about. */
-static bw_status determined_by(bw_ctx *ctx, bw_reasons *list, size_t class_at, bw_str policy,
-                           bw_action action)
+/* Appends "Store" to the detail of the rule, which starts with the class it is about.
+ */
+static bw_status determined_by(bw_ctx *ctx, bw_reasons *list, size_t class_at,
+                               bw_str policy, bw_action action)
 {
     const char *rule = bw_arena_printf(ctx, "policy:%.*s", (int)policy.len, policy.ptr);
     const char *head = bw_arena_printf(ctx, "class %zu:", class_at);
@@ -147,7 +148,8 @@ static bw_status access_rule(const planning *k, bw_plan_region *r)
     } closed[] = {
         {"restricted", "restricted-region", "a classified or closed partition"},
         {"announced", "announced-region", "not confirmed to serve yet"},
-        {"dedicated", "dedicated-access", "for chosen customers; an overlay can open it"}};
+        {"dedicated", "dedicated-access",
+         "for chosen customers; an overlay can open it"}};
     for (size_t i = 0; i < sizeof closed / sizeof *closed; i++)
         if (bw_str_eq(r->region->access, bw_str_c(closed[i].access)))
             return add(k->ctx, &r->out, bw_str_c(closed[i].rule),
@@ -158,7 +160,8 @@ static bw_status access_rule(const planning *k, bw_plan_region *r)
 static bw_status wished_certs(const planning *k, bw_plan_region *r)
 {
     bw_place place;
-    bw_status st = bw_market_place(k->ctx, k->m, r->region, (bw_texts){NULL, 0}, &place);
+    bw_status st =
+        bw_market_place(k->ctx, k->m, r->region, (bw_texts){NULL, 0}, &place);
     const bw_texts held = {place.certs, place.ncerts};
     for (size_t i = 0; i < k->p->certs.n && st == BW_OK; i++)
         if (!bw_texts_have(held, k->p->certs.items[i]) &&
@@ -202,9 +205,11 @@ static bw_status wishes(const planning *k, bw_plan_region *r)
     bw_status st = access_rule(k, r);
     if (st == BW_OK && !g->country.ptr)
         st = add(k->ctx, &r->out, BW_STR("unknown-country"), none);
-    if (st == BW_OK && g->country.ptr && p->countries.items && !lies_in_any(p, g->country))
+    if (st == BW_OK && g->country.ptr && p->countries.items &&
+        !lies_in_any(p, g->country))
         st = add(k->ctx, &r->out, BW_STR("country"), g->country);
-    if (st == BW_OK && p->providers.items && !bw_texts_have(p->providers, g->provider_id))
+    if (st == BW_OK && p->providers.items &&
+        !bw_texts_have(p->providers, g->provider_id))
         st = add(k->ctx, &r->out, BW_STR("provider"), g->provider_id);
     if (st == BW_OK && g->country.ptr)
         st = wished_certs(k, r);
@@ -230,16 +235,15 @@ static bw_status hw_of(bw_ctx *ctx, const bw_instance *i, bw_texts *out)
 
 static bw_status price_of(const planning *k, bw_offer *o)
 {
-    o->price =
-        bw_market_price(k->m, o->instance->id, o->region->region->id, o->spot);
+    o->price = bw_market_price(k->m, o->instance->id, o->region->region->id, o->spot);
     o->monthly = BW_UNKNOWN;
     if (!o->price)
         return add(k->ctx, &o->notes, BW_STR("price-unknown"), none);
     if (!o->price->currency.ptr)
         return add(k->ctx, &o->notes, BW_STR("currency-unknown"), o->price->fact.note);
-    o->monthly = bw_market_convert(
-        k->m, o->price->per_hour * o->machines * BW_PLACE_HOURS_MONTH,
-        o->price->currency, k->p->currency);
+    o->monthly =
+        bw_market_convert(k->m, o->price->per_hour * o->machines * BW_PLACE_HOURS_MONTH,
+                          o->price->currency, k->p->currency);
     bw_status st = BW_OK;
     if (o->monthly < 0)
         st = add(k->ctx, &o->notes, BW_STR("rate-unknown"), o->price->currency);
@@ -282,7 +286,8 @@ static bw_status doubts(const planning *k, bw_offer *o)
     if (o->spot)
         st = add(k->ctx, &o->notes, BW_STR("interruptible"), none);
     if (st == BW_OK && o->region->region->provider->decentralised)
-        st = add(k->ctx, &o->notes, BW_STR("decentralised"), o->region->region->operator_id);
+        st = add(k->ctx, &o->notes, BW_STR("decentralised"),
+                 o->region->region->operator_id);
     if (st == BW_OK && k->p->latency_ms > 0)
         st = add(k->ctx, &o->notes, BW_STR("network-latency-unknown"), none);
     if (st == BW_OK && o->size.host_memory_unknown)
@@ -330,7 +335,8 @@ static bw_status gather_offers(planning *k, bw_plan_region *r)
 {
     const bw_instance *i;
     size_t n = 0;
-    for (size_t at = 0; (i = bw_market_row(k->m, BW_MARKET_INSTANCES, at)) != NULL; at++)
+    for (size_t at = 0; (i = bw_market_row(k->m, BW_MARKET_INSTANCES, at)) != NULL;
+         at++)
         if (bw_str_eq(i->provider_id, r->region->provider_id))
             n += i->spot ? 2 : 1;
     k->noffers += n;
@@ -340,9 +346,11 @@ static bw_status gather_offers(planning *k, bw_plan_region *r)
     r->offers = bw_arena_calloc(k->ctx, n + 1, sizeof *r->offers);
     if (!r->offers)
         return BW_ENOMEM;
-    for (size_t at = 0; (i = bw_market_row(k->m, BW_MARKET_INSTANCES, at)) != NULL; at++)
+    for (size_t at = 0; (i = bw_market_row(k->m, BW_MARKET_INSTANCES, at)) != NULL;
+         at++)
         for (int spot = 0;
-             bw_str_eq(i->provider_id, r->region->provider_id) && spot <= i->spot; spot++)
+             bw_str_eq(i->provider_id, r->region->provider_id) && spot <= i->spot;
+             spot++)
             r->offers[r->noffers++] =
                 (bw_offer){.region = r, .instance = i, .spot = spot != 0};
     return BW_OK;
@@ -358,7 +366,8 @@ static bw_status no_offers(const planning *k, bw_plan_region *r)
     return st == BW_OK ? add_all(k->ctx, &r->out, &v->denials) : st;
 }
 
-/* All kinds of hardware are denied: the region itself is out, by the first one's rules. */
+/* All kinds of hardware are denied: the region itself is out, by the first one's rules.
+ */
 static bw_status close_region(const planning *k, bw_plan_region *r)
 {
     for (size_t i = 0; i < r->nverdicts; i++)
@@ -405,8 +414,8 @@ static int by_ids(const bw_offer *a, const bw_offer *b)
     return c ? c : (int)a->spot - (int)b->spot;
 }
 
-/* Known costs first and cheapest first; then fewer doubts, the better fit, what cannot be
- * taken away, and the ids. */
+/* Known costs first and cheapest first; then fewer doubts, the better fit, what cannot
+ * be taken away, and the ids. */
 static int by_cost(const void *x, const void *y)
 {
     const bw_offer *a = *(bw_offer *const *)x, *b = *(bw_offer *const *)y;

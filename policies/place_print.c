@@ -318,8 +318,9 @@ void bw_plan_table(const bw_plan *plan, bw_str catalogue_version, bool by_fit,
         bw_buf_printf(out, "      and %zu more (--limit, --json)\n", plan->nin - limit);
     say_out(out, plan, false);
     say_out(out, plan, true);
-    bw_buf_puts(out, "\n* nothing known is both cheaper and faster. --explain REGION or "
-                     "TYPE tells why and how.\n");
+    bw_buf_puts(out,
+                "\n* nothing known is both cheaper and faster. --explain REGION or "
+                "TYPE tells why and how.\n");
 }
 
 static void say_figure(bw_buf *b, double v, const char *unit)
@@ -337,7 +338,8 @@ static void say_machine(bw_buf *b, const bw_instance *i)
     say_figure(b, i->vcpu, " vCPUs, ");
     say_figure(b, i->memory_gib, " GiB");
     if (!bw_str_is(a->kind, "cpu")) {
-        bw_buf_printf(b, ", %g x %.*s of ", i->accelerator_count, (int)a->id.len, a->id.ptr);
+        bw_buf_printf(b, ", %g x %.*s of ", i->accelerator_count, (int)a->id.len,
+                      a->id.ptr);
         say_figure(b, a->memory_gb, " GB, ");
         say_figure(b, a->memory_bw_gbs, " GB/s, ");
         say_figure(b, a->fp16_tflops, " Tflop/s in f16");
@@ -351,18 +353,20 @@ static void say_sum(bw_buf *b, const bw_profile *p, const bw_offer *o)
     const bw_sizing *s = &o->size;
     double devices = s->count * o->instance->accelerator_count;
     if (strcmp(s->engine, "gpu-flat") == 0)
-        bw_buf_printf(b,
-                      "  t = 2 x max((%.0f x %.0f + 256 x %.0f) / (0.9 x %g), 64 x %.0f x "
-                      "%.0f / (0.7 x %g)) + 60 us; load %g x t / 32",
-                      s->rows, s->row_bytes, s->rows, s->bandwidth, s->rows, p->dimension,
-                      s->peak, p->qps);
+        bw_buf_printf(
+            b,
+            "  t = 2 x max((%.0f x %.0f + 256 x %.0f) / (0.9 x %g), 64 x %.0f x "
+            "%.0f / (0.7 x %g)) + 60 us; load %g x t / 32",
+            s->rows, s->row_bytes, s->rows, s->bandwidth, s->rows, p->dimension,
+            s->peak, p->qps);
     else if (strcmp(s->engine, "cpu-flat") == 0)
         bw_buf_printf(b, "  t = %.0f x %.0f / (%g vCPUs x 5e9); load %g x t", s->rows,
                       s->row_bytes, o->instance->vcpu, p->qps);
     else if (strcmp(s->engine, "cpu-graph") == 0)
-        bw_buf_printf(b, "  q = %.4g a vCPU over %.0f rows; load %g / (%.0f x %g vCPUs x q)",
-                      s->rate, s->rows, p->qps,
-                      s->capacity_qps / s->rate / o->instance->vcpu, o->instance->vcpu);
+        bw_buf_printf(
+            b, "  q = %.4g a vCPU over %.0f rows; load %g / (%.0f x %g vCPUs x q)",
+            s->rate, s->rows, p->qps, s->capacity_qps / s->rate / o->instance->vcpu,
+            o->instance->vcpu);
     if (p->model_parameters > 0)
         bw_buf_printf(b, "%s %g x 2 x %g / (0.3 x %g x %g devices)",
                       p->vectors >= 1 ? " +" : "  load", p->model_tokens_s,
@@ -373,9 +377,10 @@ static void say_sum(bw_buf *b, const bw_profile *p, const bw_offer *o)
 static void explain_offer(bw_buf *b, const bw_plan *plan, const bw_offer *o)
 {
     const bw_sizing *s = &o->size;
-    bw_buf_printf(b, "%.*s%s in %.*s: %s", (int)o->instance->id.len, o->instance->id.ptr,
-                  o->spot ? " spot" : "", (int)o->region->region->id.len,
-                  o->region->region->id.ptr, o->in ? "in" : "out by ");
+    bw_buf_printf(b, "%.*s%s in %.*s: %s", (int)o->instance->id.len,
+                  o->instance->id.ptr, o->spot ? " spot" : "",
+                  (int)o->region->region->id.len, o->region->region->id.ptr,
+                  o->in ? "in" : "out by ");
     if (!o->in)
         say_reasons(b, o->region->out.n ? &o->region->out : &o->out);
     if (o->in && o->notes.n) {

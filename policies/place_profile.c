@@ -1,5 +1,5 @@
-/* A workload's profile from JSON (place.h). Every member is known or refused; a class, a
- * country, a purpose, a safeguard must be of the catalogue, since a word that nobody
+/* A workload's profile from JSON (place.h). Every member is known or refused; a class,
+ * a country, a purpose, a safeguard must be of the catalogue, since a word that nobody
  * knows would make an answer about another workload than the one that was meant. */
 #include "place.h"
 
@@ -160,8 +160,8 @@ static bw_status at_class(const reading *r, size_t n)
     return at && why ? bw_fail_at(r->ctx, BW_EINVALID, at, "%s", why) : BW_ENOMEM;
 }
 
-static bw_status read_classes(const reading *r, const bw_json *root, const bw_json *list,
-                              bw_profile *p)
+static bw_status read_classes(const reading *r, const bw_json *root,
+                              const bw_json *list, bw_profile *p)
 {
     if (!list)
         list = bw_json_get(root, "classes");
@@ -272,7 +272,8 @@ static bw_status read_load(const reading *r, const bw_json *root, bw_profile *p)
     p->replicas = 1;
     p->recall = 0.95;
     p->latency_ms = BW_UNKNOWN;
-    bw_status st = number(r, root, (range){"vectors", 0, 1e12, true, true}, &p->vectors);
+    bw_status st =
+        number(r, root, (range){"vectors", 0, 1e12, true, true}, &p->vectors);
     if (st == BW_OK)
         st = number(r, root, (range){"dimension", 1, 65536, true, true}, &p->dimension);
     if (st == BW_OK)
@@ -312,10 +313,11 @@ bw_status bw_profile_read(bw_ctx *ctx, const bw_catalogue *catalogue, const bw_j
                           const bw_json *classes, bw_profile *out)
 {
     static const char *const allowed[] = {
-        "name",       "principal",  "purpose",   "safeguards", "classes",       "actions",
-        "vectors",    "dimension",  "precision", "replicas",   "qps",           "recall",
-        "latency_ms", "model",      "budget",    "spot",       "countries",     "providers",
-        "hw",         "certs",      "inference_api", NULL};
+        "name",          "principal", "purpose",    "safeguards", "classes",
+        "actions",       "vectors",   "dimension",  "precision",  "replicas",
+        "qps",           "recall",    "latency_ms", "model",      "budget",
+        "spot",          "countries", "providers",  "hw",         "certs",
+        "inference_api", NULL};
     const reading r = {ctx, catalogue};
     memset(out, 0, sizeof *out);
     out->catalogue = catalogue;

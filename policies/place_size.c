@@ -1,30 +1,30 @@
 /* How many machines a workload needs (place.h): plain arithmetic on the careful side,
  * written so that a reader can redo it by hand. The constants' sources: our own
  * measurements (tests/bench, one core of a Zen 3: 10 to 12.5 GB/s of flat scan, 2,143
- * queries a second of HNSW over 300,000 x 384 at recall 0.958, about half that near 0.99)
- * and the roofline of exact search on an H200 (1,000,000 x 384 in f16, batch of 32: 0.24
- * ms at best; half of the best is expected).
+ * queries a second of HNSW over 300,000 x 384 at recall 0.958, about half that near
+ * 0.99) and the roofline of exact search on an H200 (1,000,000 x 384 in f16, batch of
+ * 32: 0.24 ms at best; half of the best is expected).
  *
- *   row      dimension * bits / 8 bytes, rounded up; + 16 of ids and marks; + 256 of links
- *            (64 of 4 bytes) in a graph
- *   memory   rows * row * 1.25 (growth, and a segment being rebuilt) <= 0.9 of what there is
+ *   row      dimension * bits / 8 bytes, rounded up; + 16 of ids and marks; + 256 of
+ * links (64 of 4 bytes) in a graph memory   rows * row * 1.25 (growth, and a segment
+ * being rebuilt) <= 0.9 of what there is
  *
  *   gpu-flat (NVIDIA; every vector is read once for 32 queries; f32 scans in f16 and is
  *            rescored from host memory, which therefore holds the rows, too)
  *     t      2 * max((rows * row + 8 * 32 * rows) / (0.9 * bandwidth),
  *                    2 * 32 * rows * dimension / (0.7 * peak)) + 60 us
  *     load   qps * t / 32;  latency t + 0.3 ms (gathering the batch)
- *     rows   vectors / devices, rounded up: devices share the rows, each sees each query
+ *     rows   vectors / devices, rounded up: devices share the rows, each sees each
+ * query
  *
  *   cpu-flat (recall above 0.99, or at most 50,000 vectors)
  *     t      rows * row / (vCPUs * 5 GB/s);  load qps * t;  latency t
  *
  *   cpu-graph
  *     one vCPU's queries a second: q = base * 384 / max(dimension, 384)
- *            * log2(300,000) / log2(max(rows, 300,000)) / 2, base 2,000 up to recall 0.95,
- *            1,000 up to 0.99; half, since a vCPU is half a core
- *     shards as memory demands, then whole copies of them; load qps / (copies * vCPUs * q);
- *     latency 1 / q
+ *            * log2(300,000) / log2(max(rows, 300,000)) / 2, base 2,000 up to recall
+ * 0.95, 1,000 up to 0.99; half, since a vCPU is half a core shards as memory demands,
+ * then whole copies of them; load qps / (copies * vCPUs * q); latency 1 / q
  *
  *   model    parameters * bytes * 1.2 on every device; its share of the time is
  *            tokens a second * 2 * parameters / (0.3 * f16 peak * devices) */
@@ -38,7 +38,8 @@ static const double HEADROOM = 1.25, USABLE = 0.9, ROW_EXTRA = 16, GRAPH_EXTRA =
                     GRAPH_MEASURED = 300000, GIB = 1073741824.0;
 
 typedef struct machine {
-    double vcpu, host, device, bandwidth, peak, peak16, devices; /* bytes, bytes/s, flop/s; <= 0 unknown */
+    double vcpu, host, device, bandwidth, peak, peak16,
+        devices; /* bytes, bytes/s, flop/s; <= 0 unknown */
     bool gpu;
 } machine;
 
@@ -61,7 +62,8 @@ static machine machine_of(const bw_profile *p, const bw_instance *i)
                      .peak16 = scaled(a->fp16_tflops, 1e12),
                      .devices = i->accelerator_count,
                      /* our device kernels are CUDA, and have no one-bit form */
-                     .gpu = bw_str_is(a->kind, "gpu") && bw_str_is(a->vendor, "nvidia") &&
+                     .gpu = bw_str_is(a->kind, "gpu") &&
+                            bw_str_is(a->vendor, "nvidia") &&
                             !bw_str_is(p->precision, "b1")};
 }
 
@@ -72,10 +74,9 @@ static double larger(double a, double b)
 
 static double model_load(const bw_profile *p, const machine *m, double n)
 {
-    return p->model_parameters > 0
-               ? p->model_tokens_s * 2 * p->model_parameters /
-                     (MODEL_PEAK * m->peak16 * n * m->devices)
-               : 0;
+    return p->model_parameters > 0 ? p->model_tokens_s * 2 * p->model_parameters /
+                                         (MODEL_PEAK * m->peak16 * n * m->devices)
+                                   : 0;
 }
 
 static void try_gpu(const bw_profile *p, const machine *m, double n, bw_sizing *s)
@@ -133,7 +134,8 @@ static void try_model(const bw_profile *p, const machine *m, double n, bw_sizing
     s->load = model_load(p, m, n);
 }
 
-/* Our kernels beside the plain ones are x86-64 with AVX2 or more; the figures are theirs. */
+/* Our kernels beside the plain ones are x86-64 with AVX2 or more; the figures are
+ * theirs. */
 static bool has_kernel(const bw_accelerator *a)
 {
     for (size_t i = 0; i < a->isa.n; i++)
@@ -174,14 +176,12 @@ static const char *too_small(const bw_profile *p, const bw_sizing *s)
 void bw_place_size(const bw_profile *p, const bw_instance *i, bw_sizing *out)
 {
     const machine m = machine_of(p, i);
-    bw_sizing s = {.engine = "none",
-                   .bandwidth = m.bandwidth,
-                   .peak = m.peak,
-                   .peak16 = m.peak16};
+    bw_sizing s = {
+        .engine = "none", .bandwidth = m.bandwidth, .peak = m.peak, .peak16 = m.peak16};
     bool graph = !m.gpu && p->recall <= 0.99 && p->vectors > FLAT_MAX;
     s.row_bytes = ceil(p->dimension * p->bits / 8);
-    s.host_bytes = p->vectors * (s.row_bytes + ROW_EXTRA + (graph ? GRAPH_EXTRA : 0)) *
-                   HEADROOM;
+    s.host_bytes =
+        p->vectors * (s.row_bytes + ROW_EXTRA + (graph ? GRAPH_EXTRA : 0)) * HEADROOM;
     s.model_bytes = p->model_parameters * p->model_bytes * MODEL_SLACK;
     if (m.gpu && p->bits > 16)
         s.row_bytes = p->dimension * 2;

@@ -1,32 +1,39 @@
-/* place: which regions, providers and machine types a workload may run on, and what that
- * costs. Offline: the shipped packs and market (or those named), no cell needed. */
+/* place: which regions, providers and machine types a workload may run on, and what
+ * that costs. Offline: the shipped packs and market (or those named), no cell needed.
+ */
+#include "cli_place.h"
 #include "../policies/pack_set.h"
 #include "../policies/place.h"
 #include "cli.h"
-#include "cli_place.h"
 #include "client.h"
 #include "files.h"
 #include "server.h"
 #include <sodium.h>
 #include <stdio.h>
 
-enum { PROFILE_BYTES_MAX = 1 << 20, MARKET_BYTES_MAX = 8 << 20,
-       OVERLAYS_MAX = BW_CLI_MARKET_OVERLAYS_MAX, FILES_MAX = OVERLAYS_MAX + 3,
-       LIMIT_USUAL = 20 };
+enum {
+    PROFILE_BYTES_MAX = 1 << 20,
+    MARKET_BYTES_MAX = 8 << 20,
+    OVERLAYS_MAX = BW_CLI_MARKET_OVERLAYS_MAX,
+    FILES_MAX = OVERLAYS_MAX + 3,
+    LIMIT_USUAL = 20
+};
 
 static const char usage[] =
     "Usage: bailiwick place --profile FILE [options]\n"
     "Which regions, providers and machine types the policies permit for a workload, by "
     "cost and by fit;\n"
     "everything that is out is out by a named rule. Nothing is sent anywhere.\n"
-    "  --policies FILE    the policy set to ask (default: DATA/policies.cedar, else the "
+    "  --policies FILE    the policy set to ask (default: DATA/policies.cedar, else "
+    "the "
     "shipped one)\n"
     "  --packs A,B,…      or: these packs and sets of the packs' folder together\n"
     "  --entities FILE    the operator's Cedar entities (legal entities, tenants)\n"
     "  --overlay FILE     own sites, contracts, certificates, prices; may be repeated\n"
     "  --market DIR       the market's files (default: the shipped ones)\n"
     "  --data DIR, --config FILE, --set name=value   facts and packs of a data folder\n"
-    "  --classes          take the classes from a running cell (--url, --key-file, --ca) "
+    "  --classes          take the classes from a running cell (--url, --key-file, "
+    "--ca) "
     "instead of the profile's\n"
     "  --json             everything, for a program\n"
     "  --explain ID       all about one region or instance type (repeatable up to 8)\n"
@@ -117,7 +124,8 @@ static bw_status compose(bw_ctx *ctx, const bw_config *c, const char *list, bw_s
     for (const char *at = list;; at++) {
         size_t len = strcspn(at, ",");
         if (n == BW_PACKS_MAX)
-            return bw_fail(ctx, BW_EINVALID, "--packs: more than %d names", BW_PACKS_MAX);
+            return bw_fail(ctx, BW_EINVALID, "--packs: more than %d names",
+                           BW_PACKS_MAX);
         names[n++] = (bw_str){at, len};
         at += len;
         if (!*at)
@@ -129,8 +137,10 @@ static bw_status compose(bw_ctx *ctx, const bw_config *c, const char *list, bw_s
 static bw_status open_facts(bw_ctx *ctx, const options *o, bw_config *c, bench *b)
 {
     bw_pack pack;
-    const char *kept = o->set.data ? bw_path_join(ctx, o->set.data, "policies.cedar") : NULL;
-    bw_status st = bw_facts_open(ctx, c, o->set.data, &pack, &b->catalogue, &b->entities);
+    const char *kept =
+        o->set.data ? bw_path_join(ctx, o->set.data, "policies.cedar") : NULL;
+    bw_status st =
+        bw_facts_open(ctx, c, o->set.data, &pack, &b->catalogue, &b->entities);
     if (st != BW_OK)
         return st;
     b->schema = pack.schema;
@@ -160,18 +170,21 @@ bw_status bw_cli_market_open(bw_ctx *ctx, const bw_config *c, const char *folder
         folder = packs ? bw_path_join(ctx, packs, "../market") : NULL;
     }
     if (!folder)
-        return bw_fail(ctx, BW_ENOTFOUND, "no market is installed; name one by --market");
+        return bw_fail(ctx, BW_ENOTFOUND,
+                       "no market is installed; name one by --market");
     for (size_t i = 0; i < sizeof shipped / sizeof *shipped; i++) {
         const char *path = bw_path_join(ctx, folder, shipped[i]);
         files[n].name = shipped[i];
-        bw_status st = path ? bw_file_read(ctx, path, MARKET_BYTES_MAX, &files[n++].text)
-                            : bw_fail_nomem(ctx);
+        bw_status st = path
+                           ? bw_file_read(ctx, path, MARKET_BYTES_MAX, &files[n++].text)
+                           : bw_fail_nomem(ctx);
         if (st != BW_OK)
             return st;
     }
     for (size_t i = 0; i < noverlays; i++) {
         files[n].name = overlay[i];
-        bw_status st = bw_file_read(ctx, overlay[i], MARKET_BYTES_MAX, &files[n++].text);
+        bw_status st =
+            bw_file_read(ctx, overlay[i], MARKET_BYTES_MAX, &files[n++].text);
         if (st != BW_OK)
             return st;
     }
@@ -187,9 +200,8 @@ static bw_status all_entities(bw_ctx *ctx, const bench *b, bw_buf *out)
     bw_catalogue_put_entities(b->catalogue, &places);
     bw_buf_puts(&places, places.len > 1 ? "," : "");
     bw_str inner = {"", 0};
-    bw_status st = b->entities.len
-                       ? bw_json_parse(ctx, b->entities, BW_JSON_CEDAR, &own)
-                       : BW_OK;
+    bw_status st =
+        b->entities.len ? bw_json_parse(ctx, b->entities, BW_JSON_CEDAR, &own) : BW_OK;
     if (st == BW_OK && own && own->kind != BW_JSON_ARRAY)
         st = bw_fail(ctx, BW_EINVALID, "entities: expected a list");
     if (st == BW_OK && own && own->count > 0)
@@ -200,8 +212,9 @@ static bw_status all_entities(bw_ctx *ctx, const bench *b, bw_buf *out)
         places.len--;
     bw_buf_putc(&places, ']');
     if (st == BW_OK)
-        st = places.failed ? bw_fail_nomem(ctx)
-                           : bw_json_parse(ctx, bw_buf_view(&places), BW_JSON_CEDAR, &known);
+        st = places.failed
+                 ? bw_fail_nomem(ctx)
+                 : bw_json_parse(ctx, bw_buf_view(&places), BW_JSON_CEDAR, &known);
     bw_buf_putc(out, '[');
     bw_buf_str(out, inner);
     if (st == BW_OK)
@@ -239,7 +252,8 @@ static bw_status classes_of(bw_ctx *ctx, const options *o, const bw_json **out)
     bw_str text;
     bw_status st = bw_client_open(ctx, &o->client, &client);
     if (st == BW_OK)
-        st = bw_client_json(ctx, client, "GET", "/v1/classes", (bw_str){NULL, 0}, &answer);
+        st = bw_client_json(ctx, client, "GET", "/v1/classes", (bw_str){NULL, 0},
+                            &answer);
     bw_client_close(client);
     if (st != BW_OK)
         return st;
@@ -274,7 +288,8 @@ static bw_status read_profile(bw_ctx *ctx, const options *o, const bench *b,
     return st == BW_OK ? bw_profile_read(ctx, b->catalogue, v, classes, out) : st;
 }
 
-static bw_status show(bw_ctx *ctx, const options *o, const bench *b, const bw_plan *plan)
+static bw_status show(bw_ctx *ctx, const options *o, const bench *b,
+                      const bw_plan *plan)
 {
     bw_str version = bw_catalogue_version(b->catalogue);
     bw_buf out = {0};
@@ -304,8 +319,8 @@ static int place(bw_ctx *ctx, options *o)
     if (st == BW_OK)
         st = open_facts(ctx, o, &c, &b);
     if (st == BW_OK)
-        st = bw_cli_market_open(ctx, &c, o->market, o->overlay, o->noverlays, b.catalogue,
-                                &b.market);
+        st = bw_cli_market_open(ctx, &c, o->market, o->overlay, o->noverlays,
+                                b.catalogue, &b.market);
     if (st == BW_OK)
         st = open_authority(ctx, &b);
     if (st == BW_OK)
