@@ -11,19 +11,24 @@ static int class_cmp(const void *a, const void *b)
     return bw_class_id_cmp(a, b);
 }
 
-/* Readable classes and the classes of points to be upserted, sorted, each once. */
+/* Readable classes and those that points are written or moved to, sorted, each once. */
 static bw_status wanted_classes(bw_ctx *ctx, const bw_access *access, const bw_op *ops,
                                 size_t nops, bw_class_id **out, size_t *n)
 {
     size_t max = access->read.n;
     for (size_t i = 0; i < nops; i++)
-        max += ops[i].kind == BW_OP_UPSERT ? ops[i].npoints : 0;
+        max += ops[i].kind == BW_OP_UPSERT    ? ops[i].npoints
+               : ops[i].kind == BW_OP_RELABEL ? ops[i].nmoves
+                                              : 0;
     bw_class_id *list = bw_arena_calloc(ctx, max, sizeof *list);
     if (!list)
         return BW_ENOMEM;
     size_t k = 0;
     for (size_t i = 0; i < access->read.n; i++)
         list[k++] = access->read.classes[i];
+    for (size_t i = 0; i < nops; i++)
+        for (uint32_t j = 0; ops[i].kind == BW_OP_RELABEL && j < ops[i].nmoves; j++)
+            list[k++] = ops[i].moves[j].to;
     for (size_t i = 0; i < nops; i++)
         for (uint32_t j = 0; ops[i].kind == BW_OP_UPSERT && j < ops[i].npoints; j++) {
             const bw_class_id *id = &ops[i].points[j].class_id;

@@ -40,7 +40,7 @@ typedef struct bw_overlay {
     int64_t now_ns;
 } bw_overlay;
 
-/* Opens the classes that the caller may read and those that it writes points to. */
+/* Opens the classes that the caller may read and those that it writes or moves points to. */
 BW_MUST_USE bw_status bw_overlay_open(bw_ctx *ctx, bw_collection *c,
                                       const bw_access *access, const bw_op *ops,
                                       size_t nops, bw_overlay *out);

@@ -208,22 +208,26 @@ static bw_status upsert_one(run *r, const bw_op *op, const bw_point *p,
     return BW_OK;
 }
 
+static bw_status check_class(run *r, const bw_class_id *id)
+{
+    bw_arena_mark mark = bw_arena_mark_get(r->o->ctx);
+    bw_str text;
+    bw_status st = bw_class_get(r->o->ctx, r->o->c->engine, id, &text);
+    bw_arena_release(r->o->ctx, mark);
+    return st == BW_ENOTFOUND
+               ? bw_fail(r->o->ctx, BW_EINVALID, "a point's class was not declared")
+               : st;
+}
+
 static bw_status check_classes(run *r, const bw_op *op)
 {
-    for (uint32_t i = 0; i < op->npoints; i++) {
+    bw_status st = BW_OK;
+    for (uint32_t i = 0; st == BW_OK && i < op->npoints; i++) {
         const bw_class_id *id = &op->points[i].class_id;
-        if (i > 0 && bw_class_id_cmp(&op->points[i - 1].class_id, id) == 0)
-            continue;
-        bw_arena_mark mark = bw_arena_mark_get(r->o->ctx);
-        bw_str text;
-        bw_status st = bw_class_get(r->o->ctx, r->o->c->engine, id, &text);
-        bw_arena_release(r->o->ctx, mark);
-        if (st == BW_ENOTFOUND)
-            return bw_fail(r->o->ctx, BW_EINVALID, "a point's class was not declared");
-        if (st != BW_OK)
-            return st;
+        if (i == 0 || bw_class_id_cmp(&op->points[i - 1].class_id, id) != 0)
+            st = check_class(r, id);
     }
-    return BW_OK;
+    return st;
 }
 
 static bw_status upsert(run *r, const bw_op *op)
@@ -428,6 +432,74 @@ static bw_status delete_vectors(run *r, const bw_op *op)
     return change_all(r, op, change_delete_vectors);
 }
 
+/* ---- relabel ---- */
+
+static bw_status conflict(run *r, const bw_point_id *id, const char *what)
+{
+    char text[BW_UUID_TEXT + 1];
+    if (!id->is_uuid)
+        return bw_fail(r->o->ctx, BW_ECONFLICT, "point %llu %s",
+                       (unsigned long long)id->lo, what);
+    bw_uuid_format(id, text);
+    return bw_fail(r->o->ctx, BW_ECONFLICT, "point %s %s", text, what);
+}
+
+/* Both sides are staged: one transaction kills the row there and adds it here. Vectors
+ * are borrowed from the snapshot that the point leaves, which the overlay holds. */
+static bw_status relabel_one(run *r, bw_overlay_class *from, bw_overlay_class *to,
+                             const bw_point_id *id)
+{
+    bw_staged *a, *b;
+    uint32_t nvec = r->o->view.info.nvectors;
+    if (!bw_overlay_sees(r->o, from, id))
+        return conflict(r, id, "is not where it was");
+    if (to->readable && bw_overlay_sees(r->o, to, id))
+        return conflict(r, id, "is there already under the new labels");
+    bw_status st = bw_overlay_stage(r->o, from, id, &a);
+    if (st == BW_OK)
+        st = bw_overlay_stage(r->o, to, id, &b);
+    if (st != BW_OK)
+        return st;
+    if (would_end(r, to, b))
+        return deny(r, &to->id);
+    b->payload = a->payload;
+    b->text = a->text;
+    b->facts = a->facts;
+    b->text_counted = a->text_counted;
+    b->ntokens = a->ntokens;
+    memcpy(b->dense, a->dense, nvec * sizeof *b->dense);
+    memcpy(b->raw, a->raw, nvec * sizeof *b->raw);
+    memcpy(b->sparse, a->sparse, nvec * sizeof *b->sparse);
+    b->present = b->touched = a->touched = true;
+    a->present = false;
+    r->result->points_changed++;
+    return BW_OK;
+}
+
+static bw_status relabel(run *r, const bw_op *op)
+{
+    bw_status st = BW_OK;
+    for (uint32_t i = 0; st == BW_OK && i < op->nmoves; i++) {
+        const bw_move *m = &op->moves[i];
+        if (!bw_permit_has(&r->o->access->relabel, &m->from))
+            return deny(r, &m->from);
+        if (!bw_permit_has(&r->o->access->store, &m->to))
+            return deny(r, &m->to);
+        bw_overlay_class *from = bw_overlay_class_get(r->o, &m->from),
+                         *to = bw_overlay_class_get(r->o, &m->to);
+        if (bw_class_id_cmp(&m->from, &m->to) == 0)
+            continue;
+        if (!from || !from->readable)
+            return bw_fail(r->o->ctx, BW_ECONFLICT, "a class is not there any more");
+        st = check_class(r, &m->to);
+        for (uint32_t k = 0; st == BW_OK && k < m->nids; k++)
+            st = relabel_one(r, from, to, &m->ids[k]);
+        if (st == BW_OK)
+            st = bw_ctx_check(r->o->ctx);
+    }
+    return st;
+}
+
 static bw_status run_op(run *r, const bw_op *op)
 {
     switch (op->kind) {
@@ -447,6 +519,8 @@ static bw_status run_op(run *r, const bw_op *op)
         return update_vectors(r, op);
     case BW_OP_DELETE_VECTORS:
         return delete_vectors(r, op);
+    case BW_OP_RELABEL:
+        return relabel(r, op);
     }
     return bw_fail(r->o->ctx, BW_EINVALID, "unknown operation");
 }

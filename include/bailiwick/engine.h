@@ -140,8 +140,19 @@ typedef enum bw_op_kind {
     BW_OP_DELETE_PAYLOAD,    /* `keys`: payload paths */
     BW_OP_CLEAR_PAYLOAD,
     BW_OP_UPDATE_VECTORS, /* `points`: id and vectors only; merged by name */
-    BW_OP_DELETE_VECTORS  /* `keys`: vector names */
+    BW_OP_DELETE_VECTORS, /* `keys`: vector names */
+    BW_OP_RELABEL         /* `moves` */
 } bw_op_kind;
+
+/* Points that go from one class to another, as they are: id, vectors, payload, text,
+ * facts. BW_ECONFLICT, and nothing moves, when one of them is not where it was seen, or
+ * `to` shows the caller a point of that id already. As with an upsert, a copy in `to` that
+ * the caller cannot see is replaced. */
+typedef struct bw_move {
+    bw_class_id from, to;
+    const bw_point_id *ids;
+    uint32_t nids;
+} bw_move;
 
 typedef enum bw_update_mode { BW_UPDATE_UPSERT, BW_UPDATE_INSERT_ONLY, BW_UPDATE_UPDATE_ONLY } bw_update_mode;
 
@@ -156,6 +167,8 @@ typedef struct bw_op {
     bw_str key;              /* SET_PAYLOAD: payload path, or none */
     const bw_str *keys;
     uint32_t nkeys;
+    const bw_move *moves; /* RELABEL */
+    uint32_t nmoves;
     const bw_filter *update_filter; /* UPSERT: existing points that do not match stay as they are */
     bw_update_mode mode;
     /* Payload calls: the text that a payload gives (in ctx's arena; none = none), so that a
@@ -173,7 +186,7 @@ typedef struct bw_access {
 } bw_access;
 
 typedef struct bw_write_result {
-    uint64_t points_changed; /* upserted, changed or deleted */
+    uint64_t points_changed; /* upserted, changed, moved or deleted */
     bw_class_id denied_class;
 } bw_write_result;
 

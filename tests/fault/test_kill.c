@@ -29,11 +29,36 @@ static bw_str payload_of(cell *c, uint32_t gen, uint32_t mark)
                         : bw_arena_printf(c->ctx, "{\"gen\":%u}", gen));
 }
 
+/* Points of every class into one: a transaction over all of them. */
+static bw_status relabel(cell *c, rnd *x, model *m)
+{
+    unsigned to = 1 + (unsigned)(rnd_u64(x) % CLASSES);
+    bw_point_id ids[CLASSES + 1][IDS];
+    bw_move moves[CLASSES];
+    uint32_t n[CLASSES + 1] = {0};
+    for (uint32_t id = 0; id < IDS; id++)
+        if (m->class_no[id] && m->class_no[id] != to && rnd_u64(x) % 2) {
+            ids[m->class_no[id]][n[m->class_no[id]]++] = cell_id(id);
+            m->class_no[id] = (uint8_t)to;
+        }
+    for (unsigned k = 1; k <= CLASSES; k++)
+        moves[k - 1] = (bw_move){cell_class(k), cell_class(to), ids[k], n[k]};
+    bw_op op = {.kind = BW_OP_RELABEL, .moves = moves, .nmoves = CLASSES};
+    bw_write_result r;
+    bw_access a = {0};
+    if (!c)
+        return BW_OK;
+    a = cell_access(c, 1, CLASSES);
+    return cell_write(c, &a, &op, 1, &r);
+}
+
 /* Write number w: into the model, and into the cell if there is one. */
 static bw_status step(cell *c, uint32_t w, model *m)
 {
     rnd x = {seed * 1000003 + w};
-    unsigned kind = (unsigned)(rnd_u64(&x) % 4);
+    unsigned kind = (unsigned)(rnd_u64(&x) % 5);
+    if (kind == 4)
+        return relabel(c, &x, m);
     uint32_t n = 1 + (uint32_t)(rnd_u64(&x) % BATCH), ids[BATCH];
     bw_point points[BATCH];
     bw_point_id pids[BATCH];
