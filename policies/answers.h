@@ -15,7 +15,7 @@ static inline void bw_kept__init(bw_kept *k, size_t bytes)
 }
 void bw_kept__release(bw_kept *k); /* NULL is accepted */
 
-enum { BW_ANSWER_KEY_MAX = 1024 };
+enum { BW_ANSWER_KEY_MAX = 512 };
 /* Everything that the answer depends on, in full (or, when that is longer, its
  * BLAKE2b-256): two questions never share a key, so no collision can widen a right. */
 typedef struct bw_answer_key {

@@ -66,22 +66,29 @@ static void put_u64(writer *w, uint64_t v)
     put(w, &v, sizeof v);
 }
 
+static void put_u32(writer *w, size_t v)
+{
+    bw_require(v <= UINT32_MAX);
+    uint32_t u = (uint32_t)v;
+    put(w, &u, sizeof u);
+}
+
 static void put_str(writer *w, bw_str s)
 {
-    put_u64(w, s.len);
+    put_u32(w, s.len);
     put(w, s.ptr, s.len);
 }
 
 static void put_strs(writer *w, const bw_str *s, size_t n)
 {
-    put_u64(w, n);
+    put_u32(w, n);
     for (size_t i = 0; i < n; i++)
         put_str(w, s[i]);
 }
 
 static void put_place(writer *w, const bw_place *p)
 {
-    put_u64(w, p != NULL);
+    put_u32(w, p != NULL);
     if (!p)
         return;
     put_str(w, p->id);
@@ -128,7 +135,7 @@ static void finish(writer *w, bw_str tenant)
 
 static void put_topic(writer *w, const bw_topic *t)
 {
-    put_u64(w, t->kind);
+    put_u32(w, t->kind);
     switch (t->kind) {
     case BW_TOPIC_CLASS:
         put(w, t->class_id->bytes, sizeof t->class_id->bytes);
@@ -155,11 +162,11 @@ void bw_question__key(const bw_question *q, const bw_topic *topic, uint64_t stam
     out->n = 0;
     put_u64(&w, stamp);
     put_topic(&w, topic);
-    put_u64(&w, (uint64_t)q->action);
+    put_u32(&w, q->action);
     put_str(&w, p->id);
     put_str(&w, p->tenant);
     put_str(&w, p->seat);
-    put_u64(&w, p->clearance);
+    put_u32(&w, p->clearance);
     put_strs(&w, p->roles, p->nroles);
     put_str(&w, q->purpose);
     put_strs(&w, q->safeguards, q->nsafeguards);
@@ -210,9 +217,7 @@ static bw_cedar_field text(const char *name, const bw_str *s)
                             .n = 1};
 }
 
-enum { FIELDS_MAX = 8 };
-
-static bw_cedar_entity node_entity(const bw_place *p, bw_cedar_field f[FIELDS_MAX])
+static bw_cedar_entity node_entity(const bw_place *p, bw_cedar_field f[4])
 {
     f[0] = ref("country", BW_STR("Bw::Country"), &p->country);
     f[1] = ref("operator", BW_STR("Bw::LegalEntity"), &p->operator_id);
@@ -223,7 +228,7 @@ static bw_cedar_entity node_entity(const bw_place *p, bw_cedar_field f[FIELDS_MA
 }
 
 static bw_cedar_entity identity_entity(const bw_principal *p,
-                                       bw_cedar_field f[FIELDS_MAX])
+                                       bw_cedar_field f[3])
 {
     f[0] = ref("tenant", BW_STR("Bw::Tenant"), &p->tenant);
     f[1] = ref("seat", BW_STR("Bw::Country"), &p->seat);
@@ -237,7 +242,7 @@ static bw_cedar_entity identity_entity(const bw_principal *p,
 }
 
 static bw_cedar_entity collection_entity(const bw_collection_name *c,
-                                         bw_cedar_field f[FIELDS_MAX])
+                                         bw_cedar_field f[2])
 {
     f[0] = ref("tenant", BW_STR("Bw::Tenant"), &c->tenant);
     f[1] = text("name", &c->name);
@@ -246,7 +251,7 @@ static bw_cedar_entity collection_entity(const bw_collection_name *c,
 }
 
 static bw_cedar_entity class_entity(const char *hex, const bw_labels *l,
-                                    bw_cedar_field f[FIELDS_MAX])
+                                    bw_cedar_field f[8])
 {
     f[0] = ref("tenant", BW_STR("Bw::Tenant"), &l->tenant);
     f[1] = texts("regimes", l->regimes.items, l->regimes.n);
@@ -267,7 +272,7 @@ static bw_cedar_entity class_entity(const char *hex, const bw_labels *l,
 
 size_t bw_class__entity_bytes(const char *hex, const bw_labels *labels)
 {
-    bw_cedar_field f[FIELDS_MAX];
+    bw_cedar_field f[8];
     bw_cedar_entity e = class_entity(hex, labels, f);
     return bw_cedar_entities_bytes(&e, 1, NULL);
 }
@@ -276,7 +281,7 @@ bw_status bw_class__entity(bw_ctx *ctx, const bw_cedar_schema *schema, const cha
                            const bw_labels *labels, const bw_cedar_entities *with,
                            void *block, bw_cedar_entities **out)
 {
-    bw_cedar_field f[FIELDS_MAX];
+    bw_cedar_field f[8];
     bw_cedar_entity e = class_entity(hex, labels, f);
     return bw_cedar_entities_make(ctx, schema, &e, 1, with, block, out);
 }
@@ -288,25 +293,18 @@ bw_status bw_question__entities(bw_ctx *ctx, const bw_cedar_schema *schema,
                                 const bw_collection_name *collection,
                                 const bw_cedar_entities *with, bw_cedar_entities **out)
 {
-    bw_cedar_field f[4][FIELDS_MAX];
+    bw_cedar_field who[3], places[2][4], named[2];
     bw_cedar_entity list[4];
     size_t n = 0;
     const bw_place *at = q->at ? q->at : here;
     const bw_place *dest = bw_action__moves(q->action) && q->dest ? q->dest : at;
-    list[n] = identity_entity(q->principal, f[n]);
-    n++;
-    if (!bw_str_eq(at->id, here->id)) {
-        list[n] = node_entity(at, f[n]);
-        n++;
-    }
-    if (!bw_str_eq(dest->id, here->id) && !bw_str_eq(dest->id, at->id)) {
-        list[n] = node_entity(dest, f[n]);
-        n++;
-    }
-    if (collection) {
-        list[n] = collection_entity(collection, f[n]);
-        n++;
-    }
+    list[n++] = identity_entity(q->principal, who);
+    if (!bw_str_eq(at->id, here->id))
+        list[n++] = node_entity(at, places[0]);
+    if (!bw_str_eq(dest->id, here->id) && !bw_str_eq(dest->id, at->id))
+        list[n++] = node_entity(dest, places[1]);
+    if (collection)
+        list[n++] = collection_entity(collection, named);
     return bw_cedar_entities_make(ctx, schema, list, n, with, NULL, out);
 }
 

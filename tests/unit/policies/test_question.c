@@ -113,7 +113,7 @@ static void test_question_key__takes_questions_of_any_length(void **state)
     for (size_t n = 1; n < sizeof text; n += 7) {
         v.q.purpose = (bw_str){text, n};
         bw_question__key(&v.q, &topic, 2, &k);
-        assert_true(n < 500 ? k.n > n : n > BW_ANSWER_KEY_MAX ? k.n == 32 : k.n <= BW_ANSWER_KEY_MAX);
+        assert_true(n < 300 ? k.n > n : n > BW_ANSWER_KEY_MAX ? k.n == 32 : k.n <= BW_ANSWER_KEY_MAX);
         text[n - 1] = 'y';
         bw_question__key(&v.q, &topic, 2, &other);
         assert_false(same(&k, &other));
