@@ -345,5 +345,8 @@ bw_status bw_explain(bw_ctx *ctx, bw_authority *a, const bw_explain_ask *ask,
     bw_ctx_free(x.scratch);
     if (st == BW_OK)
         *out = e;
-    return st;
+    return st == BW_EINVALID /* the reasons cost more than the decision did */
+               ? bw_fail(ctx, BW_EUNAVAILABLE,
+                         "evaluation takes too many steps to be explained")
+               : st;
 }

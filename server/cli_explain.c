@@ -339,12 +339,12 @@ static int print_answer(const ask *a, const bw_json *answer)
         say_residency(answer);
     else if (!a->event)
         say_explanation(answer);
-    const bw_json *changed = bw_json_get_value(answer, "rules_changed_since");
     if (a->event) {
+        const bw_json *rules = bw_json_get_value(answer, "by_rules_of");
         say(answer, "event", "event ");
         say(answer, "status", ", answered ");
-        (void)printf("%s\n", changed && changed->kind == BW_JSON_TRUE
-                                 ? "; under the rules of now, which are others"
+        (void)printf("%s\n", rules && bw_str_is(rules->str, "now")
+                                 ? "; by the rules of now, since those of then are not kept"
                                  : "");
         if (!first(answer, "explanations"))
             (void)printf("nothing was refused\n");

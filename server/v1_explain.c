@@ -10,6 +10,7 @@
  * principal, or about a refusal in the audit log, only whoever may ReadAudit asks; that
  * asker is also shown names that others are not (policies/explain.h). */
 #include "v1_explain.h"
+#include "archive.h"
 #include "v1_ingest.h"
 
 enum { RESIDENCY_CLASSES_MAX = 64 };
@@ -36,17 +37,27 @@ static bw_status want_read_audit(bw_request *r, bw_response *out)
     return s;
 }
 
-static void put_rules(bw_request *r, bw_buf *b, uint64_t version)
+/* version 0: of rules that are no longer in force. */
+static void put_rules(bw_buf *b, uint64_t version, bw_str policies, bw_str catalogue)
 {
-    const bw_audit_record *a = r->audit;
-    bw_buf_printf(b, ",\"rules\":{\"version\":%llu", (unsigned long long)version);
-    if (version == a->policy_version) { /* else they changed under the request */
+    bw_buf_puts(b, ",\"rules\":{");
+    if (version) {
+        bw_json_put_key(b, "version");
+        bw_json_put_u64(b, version);
+    }
+    if (policies.len) {
         bw_json_put_key(b, "policies");
-        bw_json_put_str(b, a->policy_digest);
+        bw_json_put_str(b, policies);
     }
     bw_json_put_key(b, "catalogue");
-    bw_json_put_str(b, a->catalogue_version);
+    bw_json_put_str(b, catalogue);
     bw_buf_putc(b, '}');
+}
+
+/* The digest that goes with a version: none when they changed under the request. */
+static bw_str digest_of(const bw_request *r, uint64_t version)
+{
+    return version == r->audit->policy_version ? r->audit->policy_digest : BW_STR("");
 }
 
 /* ---- what is asked about ---- */
@@ -58,6 +69,11 @@ typedef struct asked {
     bw_explain_ask ask;
     uint32_t changes_max;
     bw_words purposes, safeguards; /* of the key */
+    /* Of a past refusal the rules of then; else NULL. */
+    bw_authority *then;
+    bw_catalogue *then_catalogue;
+    bw_place then_cell;
+    bw_str then_policies;
 } asked;
 
 /* The body without what bw_v1_question_parse does not know; a class or a point stands
@@ -314,8 +330,9 @@ static bw_status answer(asked *x, bw_buf *b)
 {
     bw_request *r = x->r;
     bw_explanation e;
-    bw_place cell;
-    bw_config_place(&r->server->config, &cell);
+    bw_place cell = x->then_cell;
+    if (!x->then)
+        bw_config_place(&r->server->config, &cell);
     x->ask = (bw_explain_ask){.q = &x->q.q,
                               .label_text = x->q.label_text,
                               .kind = x->q.kind,
@@ -327,13 +344,17 @@ static bw_status answer(asked *x, bw_buf *b)
                               .recorded = x->safeguards.items,
                               .nrecorded = x->safeguards.n,
                               .changes_max = x->changes_max};
-    bw_status s = bw_explain(r->ctx, r->server->authority, &x->ask, &e);
+    bw_status s =
+        bw_explain(r->ctx, x->then ? x->then : r->server->authority, &x->ask, &e);
     if (s != BW_OK)
         return s;
     bw_buf_putc(b, '{');
     bw_explanation_put(b, &e);
     bw_v1_put_asked(b, &x->q, &cell);
-    put_rules(r, b, e.version);
+    if (x->then)
+        put_rules(b, 0, x->then_policies, bw_catalogue_version(x->then_catalogue));
+    else
+        put_rules(b, e.version, digest_of(r, e.version), r->audit->catalogue_version);
     bw_buf_putc(b, '}');
     return BW_OK;
 }
@@ -396,7 +417,8 @@ static bw_status event_question(asked *x, const bw_json *event, const bw_json *d
         bw_json_get(d, "purpose") ? member(d, "purpose") : member(event, "purpose");
     q->q.safeguards = safeguards.items;
     q->q.nsafeguards = safeguards.n;
-    q->q.now_ns = x->r->now_ns;
+    if (!bw_time_parse(member(event, "time"), &q->q.now_ns))
+        q->q.now_ns = x->r->now_ns;
     q->tenant = q->principal.tenant;
     if (!bw_json_get(d, "class")) {
         q->kind = bw_json_get(d, "on") ? "Collection" : "Node";
@@ -414,27 +436,40 @@ static bw_status event_question(asked *x, const bw_json *event, const bw_json *d
     return s == BW_ENOTFOUND ? BW_OK : s;
 }
 
-static bw_status explain_event(asked *x, bw_response *out)
+/* The rules that the event names, out of the archive. BW_ENOTFOUND: not kept, or no
+ * longer to be read; the rules of now must do. */
+static bw_status rules_of_then(asked *x, const bw_json *event)
 {
-    bw_request *r = x->r;
-    const bw_json *event = NULL;
-    uint64_t seq = 0;
-    if (!bw_json_u64(bw_json_get_value(x->body, "event"), &seq) || seq == 0)
-        return bw_fail_at(r->ctx, BW_EINVALID, "/event", "wants an event's number");
-    bw_status s = event_find(r, seq, &event);
-    if (s != BW_OK)
-        return s;
-    bw_buf *b = &out->body;
-    bw_buf_printf(b, "{\"event\":%llu,\"status\":", (unsigned long long)seq);
-    const bw_json *status = bw_json_get_value(event, "status"),
-                  *denied = bw_json_get_value(event, "denied");
-    if (status)
-        bw_buf_str(b, status->raw);
-    else
-        bw_buf_puts(b, "null");
-    bool same = bw_str_eq(member(event, "policies"), r->audit->policy_digest);
-    bw_buf_printf(b, ",\"rules_changed_since\":%s,\"explanations\":[",
-                  same ? "false" : "true");
+    bw_ctx *ctx = x->r->ctx;
+    bw_facts f;
+    bw_str text;
+    bw_authority_options o;
+    bw_str policies = member(event, "policies");
+    bw_status s = bw_facts_get(ctx, x->r->server->dir, member(event, "facts"), &f);
+    if (s == BW_OK)
+        s = bw_archive_get(ctx, x->r->server->dir, BW_ARCHIVE_POLICIES, policies,
+                           &text);
+    if (s == BW_OK)
+        s = bw_catalogue_parse(ctx, f.catalogue, f.overlay, &x->then_catalogue);
+    if (s == BW_OK) {
+        o = (bw_authority_options){.schema = f.schema,
+                                   .policies = text,
+                                   .entities = f.entities,
+                                   .catalogue = x->then_catalogue,
+                                   .at = f.cell};
+        s = bw_authority_new(ctx, &o, &x->then);
+    }
+    if (s == BW_OK) {
+        x->then_cell = f.cell;
+        x->then_policies = policies;
+    }
+    return s == BW_ENOMEM || s == BW_ETIMEOUT || s == BW_OK ? s : BW_ENOTFOUND;
+}
+
+static bw_status put_denials(asked *x, const bw_json *event, bw_buf *b)
+{
+    const bw_json *denied = bw_json_get_value(event, "denied");
+    bw_status s = BW_OK;
     for (const bw_json *d = denied ? denied->child : NULL; d && s == BW_OK;
          d = d->next) {
         bool known;
@@ -444,10 +479,40 @@ static bw_status explain_event(asked *x, bw_response *out)
             s = answer(x, b);
         else if (s == BW_OK)
             bw_buf_printf(b,
-                          "{\"decision\":\"deny\",\"says\":\"the labels of class %.64s "
-                          "are no longer here\"}",
+                          "{\"decision\":\"deny\",\"says\":\"the labels of class "
+                          "%.64s are no longer here\"}",
                           member(d, "class").ptr);
     }
+    return s;
+}
+
+static bw_status explain_event(asked *x, bw_buf *b)
+{
+    bw_request *r = x->r;
+    const bw_json *event = NULL;
+    uint64_t seq = 0;
+    if (!bw_json_u64(bw_json_get_value(x->body, "event"), &seq) || seq == 0)
+        return bw_fail_at(r->ctx, BW_EINVALID, "/event", "wants an event's number");
+    bw_status s = event_find(r, seq, &event);
+    if (s != BW_OK)
+        return s;
+    bool same = bw_str_eq(member(event, "policies"), r->audit->policy_digest) &&
+                bw_str_eq(member(event, "facts"), r->audit->facts_digest);
+    if (!same)
+        s = rules_of_then(x, event);
+    if (s != BW_OK && s != BW_ENOTFOUND)
+        return s;
+    const bw_json *status = bw_json_get_value(event, "status");
+    bw_buf_printf(b, "{\"event\":%llu,\"status\":", (unsigned long long)seq);
+    if (status)
+        bw_buf_str(b, status->raw);
+    else
+        bw_buf_puts(b, "null");
+    bw_buf_printf(b,
+                  ",\"rules_changed_since\":%s,\"by_rules_of\":\"%s\","
+                  "\"explanations\":[",
+                  same ? "false" : "true", same || x->then ? "then" : "now");
+    s = put_denials(x, event, b);
     bw_buf_puts(b, "]}");
     return s;
 }
@@ -487,7 +552,9 @@ bw_status bw_v1_explain(bw_request *r, bw_response *out)
         x.ask.privileged = true;
         s = bw_v1_members(r->ctx, x.body, event_only);
         if (s == BW_OK)
-            s = explain_event(&x, out);
+            s = explain_event(&x, &out->body);
+        bw_authority_free(x.then);
+        bw_catalogue_free(x.then_catalogue);
         return s == BW_OK ? bw_v1_done(r, out) : s;
     }
     x.ask.privileged = x.ask.privileged || x.principal;
@@ -500,7 +567,7 @@ bw_status bw_v1_explain(bw_request *r, bw_response *out)
 /* ---- residency of a result ---- */
 
 static bw_status put_class(bw_request *r, bw_buf *b, const bw_class_id *id,
-                           bool privileged)
+                           bool privileged, uint64_t *version)
 {
     bw_question q;
     bw_explanation e;
@@ -516,6 +583,7 @@ static bw_status put_class(bw_request *r, bw_buf *b, const bw_class_id *id,
         return s;
     if (!e.decision.allow) /* the rules changed under the request */
         return bw_fail(r->ctx, BW_EUNAVAILABLE, "the policies changed; ask again");
+    *version = e.version;
     bw_class_id_hex(id, hex);
     bw_json_sep(b);
     bw_buf_printf(b, "{\"class\":\"%s\",\"labels\":", hex);
@@ -533,6 +601,7 @@ bw_status bw_v1_put_residency(bw_request *r, bw_buf *b, const bw_class_id *class
     bool privileged = false;
     bw_status s = BW_OK;
     size_t shown = n < RESIDENCY_CLASSES_MAX ? n : RESIDENCY_CLASSES_MAX;
+    uint64_t version = r->audit->policy_version;
     bw_config_place(&r->server->config, &cell);
     bw_buf_putc(b, '{');
     put_place(b, "cell", &cell);
@@ -551,11 +620,11 @@ bw_status bw_v1_put_residency(bw_request *r, bw_buf *b, const bw_class_id *class
         bw_buf_puts(b, ",\"classes\":[");
         for (size_t i = 0; i < shown && s == BW_OK; i++) {
             bw_arena_mark mark = bw_arena_mark_get(r->ctx);
-            s = put_class(r, b, &classes[i], privileged);
+            s = put_class(r, b, &classes[i], privileged, &version);
             bw_arena_release(r->ctx, mark);
         }
         bw_buf_printf(b, "],\"more_classes\":%zu", n - shown);
-        put_rules(r, b, r->audit->policy_version);
+        put_rules(b, version, digest_of(r, version), r->audit->catalogue_version);
     }
     bw_buf_putc(b, '}');
     return s;

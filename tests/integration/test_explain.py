@@ -172,6 +172,18 @@ def test_explain__a_past_refusal(cell):
     assert one["decision"] == "deny" and one["principal"] == "lou" and one["action"] == "Store" and one["labels"]["sensitivity"] == 5
     assert [{"fact": "clearance", "set": "5", "by": "administrator"}] in one["changes"]
     ask(cell, cell.dpo, status=404, event=10**9)
+    # by the rules of then, when others are in force
+    old = cell.get("/v1/policies").json()["policies"]
+    assert cell.put("/v1/policies", {"policies": old + '@id("later") forbid (principal, action == Bw::Action::"Store", resource);'}).status == 200
+    try:
+        then = ask(cell, cell.dpo, event=event["seq"])
+        now = ask(cell, cell.low, action="Store", labels=HIGH)
+        assert now["policies"] == ["later"]
+        assert then["rules_changed_since"] is True and then["by_rules_of"] == "then"
+        assert then["explanations"][0]["policies"] == one["policies"] == [] and then["explanations"][0]["changes"] == one["changes"]
+        assert then["explanations"][0]["rules"]["policies"] == event["policies"] != now["rules"]["policies"]
+    finally:
+        assert cell.put("/v1/policies", {"policies": old}).status == 200
     # asking left its own events
     asked = [x for x in cell.get("/v1/audit?principal=dee&limit=1000").json()["events"] if x.get("route") == "/v1/explain"]
     assert len(asked) >= 2
