@@ -66,7 +66,8 @@ struct bw_cedar__expr {
         bw_cedar_value value;
         const bw_str *names;
         bw_cedar__pattern pattern;
-        const bw_cedar__lineage *lineage; /* IN of a residual: its left side's; or NULL */
+        const bw_cedar__lineage
+            *lineage; /* IN of a residual: its left side's; or NULL */
     } u;
 };
 

@@ -79,8 +79,8 @@ struct bw_cedar__type;
 BW_MUST_USE bw_status bw_cedar__compile(bw_ctx *ctx, bw_ctx *pool,
                                         const struct bw_cedar__type *shape,
                                         bw_cedar__policy *p);
-/* One expression as a program of its own, in ctx's arena: BW_CEDAR__YES leaves its value
- * in run->stack[1]. */
+/* One expression as a program of its own, in ctx's arena: BW_CEDAR__YES leaves its
+ * value in run->stack[1]. */
 BW_MUST_USE bw_status bw_cedar__compile_expr(bw_ctx *ctx, const bw_cedar__expr *e,
                                              bw_cedar__code *out);
 
@@ -95,8 +95,9 @@ typedef struct bw_cedar__run { /* one authorization; one thread */
      * stores say of its uid; its parents are objects of own_store. Else NULL. */
     const bw_cedar__object *own;
     const bw_cedar_entities *own_store;
-    /* partial evaluation: of entities of this type (the resource's, whose id is none) only
-     * the uid is known; else NULL. unknown_above: one may be among the ancestors of others */
+    /* partial evaluation: of entities of this type (the resource's, whose id is none)
+     * only the uid is known; else NULL. unknown_above: one may be among the ancestors
+     * of others */
     const bw_str *unknown;
     bool unknown_above;
     bool tangled; /* closures do not hold beside an object that hides another */
@@ -114,8 +115,8 @@ typedef enum bw_cedar__outcome {
     BW_CEDAR__STOPPED /* limit or memory */
 } bw_cedar__outcome;
 bw_cedar__outcome bw_cedar__eval(bw_cedar__run *run, const bw_cedar__code *code);
-/* One instruction that is no jump, on n operands in stack[1 … n]; the result is stack[1]
- * (room for it even if n is 0). NO never. */
+/* One instruction that is no jump, on n operands in stack[1 … n]; the result is
+ * stack[1] (room for it even if n is 0). NO never. */
 bw_cedar__outcome bw_cedar__apply(bw_cedar__run *run, const bw_cedar__instr *in,
                                   bw_cedar_value *stack, uint32_t n);
 /* The instruction of an operator without names or jumps (NOT to GET_TAG). */

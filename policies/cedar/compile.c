@@ -1,7 +1,8 @@
 /* Tree to program. The walk keeps its own stack, so chains of any length are fine.
  * What is constant is computed here, unless it fails: then it stays, since its error
- * belongs to the evaluation. A constant left of && or ||, or between if and then, decides
- * here what is compiled at all. What stores or the request say is never a constant. */
+ * belongs to the evaluation. A constant left of && or ||, or between if and then,
+ * decides here what is compiled at all. What stores or the request say is never a
+ * constant. */
 #include "code.h"
 #include "schema.h"
 
@@ -115,7 +116,8 @@ static bool asks_store(uint8_t ins)
            ins == BW_CEDAR__I_HAS;
 }
 
-/* An instruction on the n topmost values, or what it comes to when they are constants. */
+/* An instruction on the n topmost values, or what it comes to when they are constants.
+ */
 static bw_status emit_on(compiler *c, bw_cedar__instr in, uint32_t n)
 {
     bw_cedar_value stack[3] = {{0}};
@@ -358,8 +360,8 @@ static bw_status finish(compiler *c, const frame *f)
                         (bw_cedar__instr){.ins = BW_CEDAR__I_IN_KNOWN,
                                           .u.lineage = e->u.lineage},
                         -1);
-        return emit_on(
-            c, (bw_cedar__instr){.ins = (uint8_t)bw_cedar__ins_of(e->op)}, e->n);
+        return emit_on(c, (bw_cedar__instr){.ins = (uint8_t)bw_cedar__ins_of(e->op)},
+                       e->n);
     }
 }
 

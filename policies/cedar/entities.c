@@ -248,7 +248,8 @@ static bw_status load_parents(loader *l, const bw_json *json, uint32_t type,
     for (; e; e = e->next) {
         bw_cedar__uid uid;
         TRY(bw_cedar__read_uid(&l->r, e, &uid));
-        if (type != BW_CEDAR__NO_TYPE && !bw_cedar__may_be_below(l->r.schema, type, uid.type))
+        if (type != BW_CEDAR__NO_TYPE &&
+            !bw_cedar__may_be_below(l->r.schema, type, uid.type))
             return bad(l, e, "the schema allows no parent of this type");
         TRY(bw_cedar__build_object(&l->b, &uid, &(*out)[*n]));
         ++*n;

@@ -146,8 +146,7 @@ static bool crossing(bw_cedar__run *run, const bw_cedar__uid *a, const bw_cedar_
         const node of = list[at];
         run->steps += of.object->nparents;
         for (uint32_t k = 0; k < of.object->nparents && !found; k++) {
-            const bw_cedar__uid *parent =
-                &of.store->objects[of.object->parents[k]].uid;
+            const bw_cedar__uid *parent = &of.store->objects[of.object->parents[k]].uid;
             node up = node_of(run, parent);
             found = bw_cedar__uid_eq(parent, b);
             if (!up.object || run->seen[up.number])
@@ -419,9 +418,9 @@ static const char *op_binary(bw_cedar__run *run, bw_cedar__ins ins, bw_cedar_val
     switch (ins) {
     case BW_CEDAR__I_EQ:
     case BW_CEDAR__I_NE:
-        yes = a->kind == b->kind && (a->kind == BW_CEDAR__ENTITY
-                                         ? bw_cedar__uid_eq(a->u.uid, b->u.uid)
-                                         : bw_cedar__cmp(a, b, &run->steps) == 0);
+        yes = a->kind == b->kind &&
+              (a->kind == BW_CEDAR__ENTITY ? bw_cedar__uid_eq(a->u.uid, b->u.uid)
+                                           : bw_cedar__cmp(a, b, &run->steps) == 0);
         *a = bw_cedar__bool(yes == (ins == BW_CEDAR__I_EQ));
         return NULL;
     case BW_CEDAR__I_LT:

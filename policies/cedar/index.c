@@ -1,12 +1,12 @@
-/* See index.h. A request looks up what holds of each variable (its uid for ==, its uid and
- * ancestors for in, its type for is); the policies found there are the candidates, whose
- * scopes are then looked at in full. Ancestors are enumerated, or the keys are tried one
- * by one, whichever is less.
+/* See index.h. A request looks up what holds of each variable (its uid for ==, its uid
+ * and ancestors for in, its type for is); the policies found there are the candidates,
+ * whose scopes are then looked at in full. Ancestors are enumerated, or the keys are
+ * tried one by one, whichever is less.
  *
  * Two other ways were measured. Intersecting a bitmap a variable: 39 µs a request with
  * 10,000 policies for other roles, mostly spent marking what one variable drops. Taking
- * the candidates from the one variable that leaves the fewest: 12 µs with 1,000 policies
- * of which each variable drops a quarter, where this takes 0.7. */
+ * the candidates from the one variable that leaves the fewest: 12 µs with 1,000
+ * policies of which each variable drops a quarter, where this takes 0.7. */
 #include "index.h"
 
 #define TRY(call)                \
@@ -97,8 +97,8 @@ static bw_status key_of(builder *b, const bw_cedar__uid *uid, uint8_t var, uint8
 }
 
 /* The i-th key that a constraint asks for; NULL past the last. */
-static bw_status scope_key(builder *b, const bw_cedar__scope *s, uint8_t var, uint32_t i,
-                           bw_cedar__key **out)
+static bw_status scope_key(builder *b, const bw_cedar__scope *s, uint8_t var,
+                           uint32_t i, bw_cedar__key **out)
 {
     *out = NULL;
     if (s->op == BW_CEDAR__SCOPE_ALL || i >= (s->op == BW_CEDAR__SCOPE_IS ? 1 : s->n))
@@ -263,7 +263,8 @@ static bool scope_holds(bw_cedar__run *run, const bw_cedar__scope *s, int var)
     return false;
 }
 
-/* Marks policy i when it holds in all variables. held: one that is sure but for a type. */
+/* Marks policy i when it holds in all variables. held: one that is sure but for a type.
+ */
 static void mark_one(const bw_cedar_policies *set, bw_cedar__run *run, uint32_t i,
                      int held, uint64_t *bits)
 {

@@ -12,7 +12,9 @@
             return try_;         \
     } while (0)
 
-enum { POOL_BYTES_MAX = 64 << 20 }; /* of one result: a store's largest sets, computed with */
+enum {
+    POOL_BYTES_MAX = 64 << 20
+}; /* of one result: a store's largest sets, computed with */
 
 typedef struct partial {
     bw_cedar_residuals *r;
@@ -49,9 +51,9 @@ static bw_status take_context(partial *t, const bw_cedar__action_type *action,
 static bw_status promise(partial *t)
 {
     bw_cedar_residuals *r = t->r;
-    uint32_t type = r->schema
-                        ? bw_cedar__schema_type(r->schema, r->uids[BW_CEDAR__RESOURCE].type)
-                        : BW_CEDAR__NO_TYPE;
+    uint32_t type =
+        r->schema ? bw_cedar__schema_type(r->schema, r->uids[BW_CEDAR__RESOURCE].type)
+                  : BW_CEDAR__NO_TYPE;
     if (type == BW_CEDAR__NO_TYPE)
         return bw_fail(t->f.ctx, BW_EINVALID,
                        "no schema declares the type that resources are to conform to");
@@ -153,11 +155,11 @@ static bw_status condition_of(partial *t, const bw_cedar__policy *p,
     for (uint32_t i = 0; i < p->nclauses; i++) {
         e = p->clauses[i].body;
         if (p->clauses[i].unless) {
-            bw_cedar__expr *not;
+            bw_cedar__expr * not ;
             const bw_cedar__expr **child;
             TRY(bw_cedar__fold_node(&t->f, BW_CEDAR__NOT, e->offset, 1, &not, &child));
             child[0] = e;
-            e = not;
+            e = not ;
         }
         TRY(chain(t, out, e));
     }

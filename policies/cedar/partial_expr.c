@@ -1,12 +1,13 @@
 /* Folding one expression while the resource is unknown: typed partial evaluation after
  * RFC 95 and the Lean model's Cedar/TPE, for policies that nobody need have validated.
- * So nothing is taken for a Bool, or for unable to error, that is not seen to be so: the
- * model reads both off the types.
+ * So nothing is taken for a Bool, or for unable to error, that is not seen to be so:
+ * the model reads both off the types.
  *
- * The walk is bottom up with a stack of frames, one for each node under way, and a stack
- * of parts, one for each operand that is done. A part is a known value or a residual
- * expression; a residual whose children did not change is the policy's own node. Values
- * are computed by the evaluator's own instructions, so they cannot differ from it.
+ * The walk is bottom up with a stack of frames, one for each node under way, and a
+ * stack of parts, one for each operand that is done. A part is a known value or a
+ * residual expression; a residual whose children did not change is the policy's own
+ * node. Values are computed by the evaluator's own instructions, so they cannot differ
+ * from it.
  *
  * Unknown is: the variable `resource`; attributes and tags of any entity of the
  * resource's type, since it may be the resource; and what an entity is in, if it or one
@@ -173,8 +174,8 @@ static bw_status rebuild(folder *f, bw_cedar__op op, const bw_cedar__expr *e,
 static bool call_is_total(const bw_cedar__expr *e, const part *p)
 {
     bw_cedar__fn fn = (bw_cedar__fn)e->which;
-    bool decimal = fn >= BW_CEDAR__FN_LESS_THAN &&
-                   fn <= BW_CEDAR__FN_GREATER_THAN_OR_EQUAL,
+    bool decimal =
+             fn >= BW_CEDAR__FN_LESS_THAN && fn <= BW_CEDAR__FN_GREATER_THAN_OR_EQUAL,
          ip = fn >= BW_CEDAR__FN_IS_IPV4 && fn <= BW_CEDAR__FN_IS_IN_RANGE;
     uint32_t n = decimal || fn == BW_CEDAR__FN_IS_IN_RANGE ? 2 : 1;
     bool total = (decimal || ip) && e->n == n;
@@ -188,9 +189,8 @@ static bool call_is_total(const bw_cedar__expr *e, const part *p)
 static const bw_cedar__attr *attr_of(const folder *f, const part *p, bw_str name,
                                      bool *declares)
 {
-    const bw_cedar__type *record = is_resource(p)
-                                       ? (f->resource ? f->resource->shape : NULL)
-                                       : p->type;
+    const bw_cedar__type *record =
+        is_resource(p) ? (f->resource ? f->resource->shape : NULL) : p->type;
     *declares = record && record->kind == BW_CEDAR__RECORD;
     return *declares ? bw_cedar__type_attr(record, name) : NULL;
 }
@@ -281,8 +281,7 @@ static void describe(const folder *f, bw_cedar__op op, const bw_cedar__expr *e,
         return;
     case BW_CEDAR__IS:
     case BW_CEDAR__IN:
-        out->total =
-            sure(p, BW_CEDAR__ENTITY) && (e->n == 1 || sure_of_in(&p[1]));
+        out->total = sure(p, BW_CEDAR__ENTITY) && (e->n == 1 || sure_of_in(&p[1]));
         return;
     case BW_CEDAR__CONTAINS:
         out->total = sure(p, BW_CEDAR__SET) && p[1].total;
@@ -298,8 +297,8 @@ static void describe(const folder *f, bw_cedar__op op, const bw_cedar__expr *e,
         out->total = sure(p, BW_CEDAR__ENTITY) && sure(&p[1], BW_CEDAR__STRING);
         return;
     case BW_CEDAR__HAS:
-        out->total = e->nnames == 1 &&
-                     (sure(p, BW_CEDAR__ENTITY) || sure(p, BW_CEDAR__RECORD));
+        out->total =
+            e->nnames == 1 && (sure(p, BW_CEDAR__ENTITY) || sure(p, BW_CEDAR__RECORD));
         return;
     case BW_CEDAR__LIKE:
         out->total = sure(p, BW_CEDAR__STRING);
@@ -507,8 +506,8 @@ static bw_status compute(folder *f, bw_cedar__op op, const bw_cedar__expr *e,
 static bool may_be_in(const folder *f, const bw_cedar__uid *b)
 {
     return !f->resource || bw_str_eq(f->resource->name, b->type) ||
-           bw_cedar__may_be_below(
-               f->schema, (uint32_t)(f->resource - f->schema->types), b->type);
+           bw_cedar__may_be_below(f->schema, (uint32_t)(f->resource - f->schema->types),
+                                  b->type);
 }
 
 /* `resource in x`, x known. */
@@ -571,7 +570,8 @@ static bw_status strict(folder *f, bw_cedar__op op, const bw_cedar__expr *e,
             return resource_in(f, e, p, out);
         if (!p->known || !is_resource(&p[1]))
             break;
-        if (p->kind == BW_CEDAR__ENTITY && !bw_cedar__lineage_known(&f->run, p->value.u.uid))
+        if (p->kind == BW_CEDAR__ENTITY &&
+            !bw_cedar__lineage_known(&f->run, p->value.u.uid))
             break;
         *out = p->kind == BW_CEDAR__ENTITY ? truth(false) : error();
         return BW_OK;
@@ -699,7 +699,8 @@ static bw_status reduce(folder *f, const frame *fr)
     case BW_CEDAR__IF:
         TRY(keep(f, op, e, p, &r));
         break;
-    case BW_CEDAR__IS: /* with two operands: the type of what is known was found to fit */
+    case BW_CEDAR__IS: /* with two operands: the type of what is known was found to fit
+                        */
         if (e->n == 2 && (p->known || is_resource(p)))
             op = BW_CEDAR__IN;
         TRY(strict(f, op, e, p, &r));

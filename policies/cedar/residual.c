@@ -1,5 +1,5 @@
-/* Finishing residuals (cedar.h): the question that was asked with the resource unknown is
- * answered for one resource, by running what is left of the policies. Also what a
+/* Finishing residuals (cedar.h): the question that was asked with the resource unknown
+ * is answered for one resource, by running what is left of the policies. Also what a
  * caller may ask of residuals without a resource. */
 #include "residual.h"
 
@@ -47,8 +47,7 @@ bw_cedar_known bw_cedar_residuals_known(const bw_cedar_residuals *r)
 {
     bool forbidden = false;
     for (uint32_t i = 0; i < r->n; i++)
-        forbidden |=
-            r->items[i].forbid && r->items[i].state == BW_CEDAR_RESIDUAL_TRUE;
+        forbidden |= r->items[i].forbid && r->items[i].state == BW_CEDAR_RESIDUAL_TRUE;
     if (forbidden || (!r->always && r->nopen[0] == 0))
         return BW_CEDAR_DENIES;
     return r->always && r->nopen[1] == 0 ? BW_CEDAR_ALLOWS : BW_CEDAR_UNKNOWN;
@@ -148,9 +147,10 @@ static bw_status judge(bw_cedar__run *run, const bw_cedar_residuals *r, bool *al
 {
     bw_cedar_value few[STACK_FEW + 1];
     bool permitted = r->always, forbidden = false;
-    run->stack = r->stack_max <= STACK_FEW
-                     ? few
-                     : bw_arena_alloc(run->ctx, (r->stack_max + 1) * sizeof *run->stack);
+    run->stack =
+        r->stack_max <= STACK_FEW
+            ? few
+            : bw_arena_alloc(run->ctx, (r->stack_max + 1) * sizeof *run->stack);
     if (!run->stack)
         return bw_fail_nomem(run->ctx);
     run->stack[0] = (bw_cedar_value){0};

@@ -1,5 +1,6 @@
-/* Partial evaluation inside: what is left of a policy set while the resource is unknown.
- * partial.c makes it, partial_expr.c folds expressions, residual.c finishes it. */
+/* Partial evaluation inside: what is left of a policy set while the resource is
+ * unknown. partial.c makes it, partial_expr.c folds expressions, residual.c finishes
+ * it. */
 #ifndef BW_CEDAR_RESIDUAL_H
 #define BW_CEDAR_RESIDUAL_H
 #include "code.h"
@@ -17,32 +18,33 @@ struct bw_cedar_residuals {
     bw_ctx *pool; /* owns everything but what is borrowed */
 
     /* borrowed */
-    const bw_cedar_schema *schema;       /* or NULL */
-    const bw_cedar_entities *stores[3];  /* as in bw_cedar__run */
-    const bw_cedar__object *objects[2];  /* of principal and action; or NULL */
+    const bw_cedar_schema *schema;      /* or NULL */
+    const bw_cedar_entities *stores[3]; /* as in bw_cedar__run */
+    const bw_cedar__object *objects[2]; /* of principal and action; or NULL */
 
     /* the question */
     bw_cedar__uid uids[3]; /* the resource's: its type, no id */
     bw_cedar_value context;
-    bool tangled;   /* the stores among themselves */
-    bool check_id;  /* the resource's id is held against the schema */
-    bool conform;   /* options.resources_conform */
+    bool tangled;  /* the stores among themselves */
+    bool check_id; /* the resource's id is held against the schema */
+    bool conform;  /* options.resources_conform */
 
     /* the answer */
     const bw_cedar__residual *items; /* by policy, ascending */
     uint32_t n, npolicies;
-    uint32_t counts[4]; /* by state; FALSE: all others */
-    uint32_t stack_max; /* of the codes */
+    uint32_t counts[4];             /* by state; FALSE: all others */
+    uint32_t stack_max;             /* of the codes */
     const bw_cedar__code **open[2]; /* codes of open permits, of open forbids */
     uint32_t nopen[2];
     bool always; /* a permit is TRUE */
     bool never;  /* a forbid is TRUE or errs, or no permit is TRUE or OPEN */
 };
 
-/* The condition that is left of a policy, its scope included: one expression that must be
- * true. NULL unless the policy's state is OPEN. What is known stands in it as VALUE nodes
- * (of any kind, extension values too), an operation that always fails as ERROR; offsets
- * are the policy text's. Lives as long as the residuals and what they borrow. */
+/* The condition that is left of a policy, its scope included: one expression that must
+ * be true. NULL unless the policy's state is OPEN. What is known stands in it as VALUE
+ * nodes (of any kind, extension values too), an operation that always fails as ERROR;
+ * offsets are the policy text's. Lives as long as the residuals and what they borrow.
+ */
 const bw_cedar__expr *bw_cedar__residual_expr(const bw_cedar_residuals *r,
                                               size_t policy);
 
@@ -51,16 +53,16 @@ enum { BW_CEDAR__ANY_KIND = 255 };
 
 typedef struct bw_cedar__part { /* what an expression came to */
     bool known;                 /* value; else e */
-    bool total; /* cannot error; always true of what is known */
+    bool total;                 /* cannot error; always true of what is known */
     uint8_t kind; /* of every value it can have (bw_cedar__kind), or ANY_KIND */
     const bw_cedar__type *type; /* the same in full where the schema tells; or NULL */
-    const bw_cedar__expr *e;    /* the residual; of what is known a VALUE node or NULL */
+    const bw_cedar__expr *e; /* the residual; of what is known a VALUE node or NULL */
     bw_cedar_value value;
 } bw_cedar__part;
 
 typedef struct bw_cedar__folder { /* one partial evaluation; one thread */
-    bw_cedar__run run;            /* run.ctx: the pool; run.unknown: the resource's type */
-    bw_ctx *ctx;                  /* messages, and scratch for the stacks */
+    bw_cedar__run run; /* run.ctx: the pool; run.unknown: the resource's type */
+    bw_ctx *ctx;       /* messages, and scratch for the stacks */
     /* the resource's declared attributes, when it is promised to conform; else NULL */
     const bw_cedar_schema *schema;
     const bw_cedar__entity_type *resource;

@@ -133,9 +133,10 @@ BW_MUST_USE bw_status bw_cedar__schema_read_json(bw_cedar__decls *d, bw_str text
 bool bw_cedar__builtin_kind(bw_str name, uint8_t *kind);
 
 /* ---- requests ---- */
-/* Principal, action and resource against the schema; the action's declaration. partial: of
- * the resource only the type. */
-BW_MUST_USE bw_status bw_cedar__check_request(bw_ctx *ctx, const bw_cedar_schema *schema,
+/* Principal, action and resource against the schema; the action's declaration. partial:
+ * of the resource only the type. */
+BW_MUST_USE bw_status bw_cedar__check_request(bw_ctx *ctx,
+                                              const bw_cedar_schema *schema,
                                               const bw_cedar__uid uids[3], bool partial,
                                               const bw_cedar__action_type **out);
 /* Against the ids of an enumerated type. */

@@ -38,16 +38,17 @@ static bw_cedar_entities *store(const char *text)
 #define USER(id, attrs, parents)                                       \
     "{\"uid\":{\"type\":\"User\",\"id\":\"" id "\"},\"attrs\":{" attrs \
     "},\"parents\":[" parents "],\"tags\":{\"t\":1}}"
-#define G(id) "{\"type\":\"G\",\"id\":\"" id "\"}"
-#define GROUP(id, parents) \
-    "{\"uid\":" G(id) ",\"attrs\":{},\"parents\":[" parents "]}"
-#define A "\"n\":1,\"s\":\"x\",\"r\":{\"q\":[1,2]},\"u\":{\"type\":\"User\",\"id\":\"b\"}"
+#define G(id)              "{\"type\":\"G\",\"id\":\"" id "\"}"
+#define GROUP(id, parents) "{\"uid\":" G(id) ",\"attrs\":{},\"parents\":[" parents "]}"
+#define A \
+    "\"n\":1,\"s\":\"x\",\"r\":{\"q\":[1,2]},\"u\":{\"type\":\"User\",\"id\":\"b\"}"
 #define B "\"n\":-3,\"s\":\"\",\"r\":{},\"o\":true,\"set\":[\"x\",\"y\"]"
 
 static void start(void)
 {
     static const char text[] =
-        "entity G in [G]; entity User in [G] = { n: Long, s: String, r: { q?: Set<Long> "
+        "entity G in [G]; entity User in [G] = { n: Long, s: String, r: { q?: "
+        "Set<Long> "
         "}, u?: User, o?: Bool, set?: Set<String> } tags Long;"
         "action x appliesTo { principal: [User], resource: [User, G], context: { n: "
         "Long, s: String, set: Set<Long>, d: decimal, b: Bool } };";
@@ -78,8 +79,7 @@ static void finish(const bw_cedar_policies *p, const bw_cedar_request *q,
     bool allow;
     direct.extra = beside;
     bw_status st = bw_cedar_authorize(ctx, p, base, schema, &direct, &a);
-    bw_status finished =
-        bw_cedar_residuals_finish(ctx, left, beside, &q->resource, &b);
+    bw_status finished = bw_cedar_residuals_finish(ctx, left, beside, &q->resource, &b);
     if (st != BW_OK) { /* past a limit, which folding may have kept under */
         CHECK(st == BW_EINVALID);
         return;

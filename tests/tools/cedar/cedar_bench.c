@@ -183,8 +183,12 @@ static void measure_residuals(bench *b, const char *action, const char *context)
         {BW_STR("tenant"), BW_CEDAR_FIELD_ENTITY, 0, BW_STR("Bw::Tenant"), &tenant, 1},
         {BW_STR("seat"), BW_CEDAR_FIELD_ENTITY, 0, BW_STR("Bw::Country"), &seat, 1},
         {BW_STR("clearance"), BW_CEDAR_FIELD_LONG, 3, BW_STR(""), NULL, 0}};
-    const bw_cedar_entity ana = {{BW_STR("Bw::Identity"), BW_STR("ana")}, fields, 3,
-                                 BW_STR("Bw::Role"), &role, 1};
+    const bw_cedar_entity ana = {{BW_STR("Bw::Identity"), BW_STR("ana")},
+                                 fields,
+                                 3,
+                                 BW_STR("Bw::Role"),
+                                 &role,
+                                 1};
     const bw_cedar_partial_options on = {.resources_conform = true};
     const bw_cedar_value *value;
     bw_json *json = NULL;
@@ -239,7 +243,8 @@ static void measure_validation(bench *b)
     for (int r = 0; r < 20; r++) {
         bw_cedar_validation v;
         uint64_t t = cpu_ns();
-        must(b->ctx, bw_cedar_policies_validate(b->ctx, b->policies, b->schema, NULL, &v));
+        must(b->ctx,
+             bw_cedar_policies_validate(b->ctx, b->policies, b->schema, NULL, &v));
         t = cpu_ns() - t;
         best = t < best ? t : best;
         findings = v.nfindings;

@@ -8,8 +8,8 @@
  * constructor (fn, arg, ok). A case with a schema also says whether its policies
  * validate (shouldValidate). Every request is also answered by way of residuals, with
  * its resource unknown at first. Failures are listed by id. Not judged, and counted as
- * skipped by name: the JSON form of a text. A skipped thing never counts as passed. Last
- * line: "N passed, N failed"; exit status 0 when none failed and some passed. */
+ * skipped by name: the JSON form of a text. A skipped thing never counts as passed.
+ * Last line: "N passed, N failed"; exit status 0 when none failed and some passed. */
 #include "policies/cedar/ast.h"
 
 #include <dirent.h>
@@ -25,9 +25,10 @@ typedef struct totals {
     size_t passed, failed;
     size_t cases, case_requests, parse, ext, direct; /* parts of passed */
     size_t verdicts, json_cases, skipped_est;
-    size_t residual_cases, residuals, refused; /* finished as recorded; refused before */
-    size_t law, law_own, law_conform;          /* of everything: as decided directly */
-    size_t open, open_conform;                 /* policies of these that stay open */
+    size_t residual_cases, residuals,
+        refused;                      /* finished as recorded; refused before */
+    size_t law, law_own, law_conform; /* of everything: as decided directly */
+    size_t open, open_conform;        /* policies of these that stay open */
     size_t template_cases;
 } totals;
 
@@ -290,7 +291,8 @@ static void finish_once(runner *r, const parsed_case *c, const bw_json *json,
                         const bw_cedar_request *q, const char *label)
 {
     bw_cedar_answer a;
-    bw_status st = bw_cedar_residuals_finish(r->ctx, c->once, q->extra, &q->resource, &a);
+    bw_status st =
+        bw_cedar_residuals_finish(r->ctx, c->once, q->extra, &q->resource, &a);
     const char *why =
         st == BW_OK ? unlike(c->policies, json, &a) : bw_ctx_message(r->ctx);
     if (why) {
@@ -325,8 +327,8 @@ static void run_request(runner *r, parsed_case *c, const bw_json *json, size_t i
                                 &answer);
         check_law(r, c, &q, extra, st, &answer, label);
     }
-    const char *why = st == BW_OK && !refused_wanted ? unlike(c->policies, json, &answer)
-                                                     : NULL;
+    const char *why =
+        st == BW_OK && !refused_wanted ? unlike(c->policies, json, &answer) : NULL;
     if (refused_wanted ? st != BW_EINVALID : st != BW_OK || why)
         fail_line(r, c->id, label,
                   why               ? why
@@ -384,9 +386,9 @@ static void run_verdict(runner *r, const parsed_case *c, bool want)
         fail_line(r, c->id, "validation", bw_ctx_message(r->ctx));
     else if (v.valid != want)
         fail_line(r, c->id, want ? "does not validate" : "validates",
-                  v.nfindings ? bw_cedar_finding_text(r->ctx, c->policies,
-                                                      &v.findings[0])
-                              : "");
+                  v.nfindings
+                      ? bw_cedar_finding_text(r->ctx, c->policies, &v.findings[0])
+                      : "");
     else {
         r->t.passed++;
         r->t.verdicts++;
@@ -586,9 +588,10 @@ int main(int argc, char **argv)
     printf("cases: %zu run (%zu with JSON policies, %zu with templates), %zu requests "
            "passed\n",
            t->cases, t->json_cases, t->template_cases, t->case_requests);
-    printf("residual cases: %zu, %zu decisions passed directly, %zu from residuals, %zu "
-           "refused before both\n",
-           t->residual_cases, t->direct, t->residuals, t->refused);
+    printf(
+        "residual cases: %zu, %zu decisions passed directly, %zu from residuals, %zu "
+        "refused before both\n",
+        t->residual_cases, t->direct, t->residuals, t->refused);
     printf("residual law: %zu requests passed, %zu also with the resource beside the "
            "stores, %zu also with the promise that it conforms\n",
            t->law, t->law_own, t->law_conform);

@@ -1,7 +1,8 @@
 /* How long one request of a case takes, for tests/bench/policies.py, which times the
- * reference engine beside it. Reads a case (policies, entities, one request; the form is
- * ../shared/cedar's) from the file named; for every line on standard input measures again
- * and answers with one line of JSON:
+ * reference engine beside it. Reads a case (policies, entities, one request; the form
+ * is
+ * ../shared/cedar's) from the file named; for every line on standard input measures
+ * again and answers with one line of JSON:
  *
  *   {"ready_ns": …, "json_ns": …, "allow": …, "reasons": …, "errors": …}
  *
@@ -72,8 +73,8 @@ static void load(timing *t, const char *path)
 static bw_cedar_answer ready(timing *t)
 {
     bw_cedar_answer a;
-    must(t->ctx, bw_cedar_authorize(t->ctx, t->policies, t->entities, NULL, &t->request,
-                                    &a));
+    must(t->ctx,
+         bw_cedar_authorize(t->ctx, t->policies, t->entities, NULL, &t->request, &a));
     return a;
 }
 

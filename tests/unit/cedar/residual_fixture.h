@@ -25,7 +25,8 @@ static const char residual_entities[] =
     "{\"uid\":{\"type\":\"Folder\",\"id\":\"f\"},\"attrs\":{},\"parents\":[{\"type\":"
     "\"Folder\",\"id\":\"root\"}]}]";
 static const char residual_context[] =
-    "{\"n\":7,\"s\":\"text\",\"yes\":true,\"no\":false,\"doc\":{\"type\":\"Doc\",\"id\":"
+    "{\"n\":7,\"s\":\"text\",\"yes\":true,\"no\":false,\"doc\":{\"type\":\"Doc\","
+    "\"id\":"
     "\"in\"},\"who\":{\"type\":\"User\",\"id\":\"carol\"},\"w\":[\"x\",\"y\"]}";
 
 static inline int residual_setup(void **state)
@@ -150,5 +151,6 @@ static inline void put_residual(bw_buf *b, const bw_cedar__expr *e)
     bw_buf_putc(b, ')');
 }
 
-#define residual_test(f) cmocka_unit_test_setup_teardown(f, residual_setup, world_teardown)
+#define residual_test(f) \
+    cmocka_unit_test_setup_teardown(f, residual_setup, world_teardown)
 #endif

@@ -7,12 +7,12 @@
 static void letters(const bw_cedar__code *code, char *out, size_t cap)
 {
     static const char names[] = {
-        [BW_CEDAR__I_CONST] = 'c',    [BW_CEDAR__I_VAR] = 'v',
-        [BW_CEDAR__I_VAR_GET] = 'g',  [BW_CEDAR__I_AND] = '&',
-        [BW_CEDAR__I_OR] = '|',       [BW_CEDAR__I_BOOL] = 'b',
-        [BW_CEDAR__I_IF] = '?',       [BW_CEDAR__I_JUMP] = 'j',
-        [BW_CEDAR__I_WHEN] = 'w',     [BW_CEDAR__I_UNLESS] = 'u',
-        [BW_CEDAR__I_CALL] = 'f',     [BW_CEDAR__I_END] = '.',
+        [BW_CEDAR__I_CONST] = 'c',   [BW_CEDAR__I_VAR] = 'v',
+        [BW_CEDAR__I_VAR_GET] = 'g', [BW_CEDAR__I_AND] = '&',
+        [BW_CEDAR__I_OR] = '|',      [BW_CEDAR__I_BOOL] = 'b',
+        [BW_CEDAR__I_IF] = '?',      [BW_CEDAR__I_JUMP] = 'j',
+        [BW_CEDAR__I_WHEN] = 'w',    [BW_CEDAR__I_UNLESS] = 'u',
+        [BW_CEDAR__I_CALL] = 'f',    [BW_CEDAR__I_END] = '.',
         [BW_CEDAR__I_ERROR] = 'e',
     };
     assert_true(code->n < cap);

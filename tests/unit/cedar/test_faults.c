@@ -16,7 +16,8 @@ static const char text[] = "@id(\"a\") permit(principal is User in G::\"g\", act
 static const char valid[] =
     "permit(principal in ?principal, action in [Action::\"all\"], resource) when { "
     "(principal has r.q || principal has t && principal has r.q) && principal.r.q > 1 "
-    "&& [[true], [false]].contains([context has d]) && (if principal.hasTag(\"a\") then "
+    "&& [[true], [false]].contains([context has d]) && (if principal.hasTag(\"a\") "
+    "then "
     "{x: principal, y: 1} else {y: 2, x: resource}).x.n == 1 && ip(\"::1\").isIpv6() "
     "};";
 static const char json[] =

@@ -236,8 +236,8 @@ static void test_index__two_stores_are_as_one(void **state)
     bw_cedar_policies_free(p);
 }
 
-/* 1,000 policies that each variable alone would leave three quarters of: none of them is
- * even looked at. Steps count what is. */
+/* 1,000 policies that each variable alone would leave three quarters of: none of them
+ * is even looked at. Steps count what is. */
 static void test_index__leaves_what_cannot_apply_alone(void **state)
 {
     world *w = *state;
@@ -249,7 +249,8 @@ static void test_index__leaves_what_cannot_apply_alone(void **state)
             &b,
             "permit(principal in Team::\"x%d\", action == Action::\"read\", resource);"
             "permit(principal, action in [Action::\"x%d\", Action::\"y\"], resource);"
-            "permit(principal, action == Action::\"read\", resource in Folder::\"x%d\");"
+            "permit(principal, action == Action::\"read\", resource in "
+            "Folder::\"x%d\");"
             "permit(principal == User::\"x%d\", action, resource is Doc);",
             i, i, i, i);
     }

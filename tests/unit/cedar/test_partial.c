@@ -18,9 +18,8 @@ static const char *left_of(world *w, const bw_cedar_request *q, const char *poli
     const bw_cedar__expr *e = bw_cedar__residual_expr(r, 0);
     assert_int_equal(e != NULL, state == BW_CEDAR_RESIDUAL_OPEN);
     for (int s = 0; s < 4; s++)
-        assert_int_equal(
-            bw_cedar_residuals_count(r, (bw_cedar_residual_state)s),
-            (bw_cedar_residual_state)s == state);
+        assert_int_equal(bw_cedar_residuals_count(r, (bw_cedar_residual_state)s),
+                         (bw_cedar_residual_state)s == state);
     if (e) {
         bw_buf b = {0};
         put_residual(&b, e);
@@ -49,8 +48,7 @@ static void check(world *w, const rule *rules, size_t n)
             snprintf(policy, sizeof policy,
                      "permit(principal, action, resource) when { %s };",
                      rules[i].condition);
-            const char *want =
-                on && rules[i].on ? rules[i].on : rules[i].off;
+            const char *want = on && rules[i].on ? rules[i].on : rules[i].off;
             const char *got = left_of(w, &q, policy, on);
             if (strcmp(got, want) != 0)
                 fail_msg("%s (%s)\n  left: %s\n  want: %s", rules[i].condition,
@@ -139,10 +137,10 @@ static void test_partial_unknown__stays(void **state)
         {"[resource, context.n].contains(1)", "(contains (set resource 7) 1)", NULL},
         {"{\"a\": resource.size, \"b\": context.n}.b == 7",
          "(== (. (record (. resource size) 7 a b) b) 7)", NULL},
-        {"resource.addr.isInRange(ip(\"1.2.3.4\"))",
-         "(isInRange (. resource addr) ip)", NULL},
-        {"context.s like \"x\" || resource.note like \"*\"",
-         "(like (. resource note))", NULL},
+        {"resource.addr.isInRange(ip(\"1.2.3.4\"))", "(isInRange (. resource addr) ip)",
+         NULL},
+        {"context.s like \"x\" || resource.note like \"*\"", "(like (. resource note))",
+         NULL},
         {"(resource.size + principal.age) * -context.n < 0",
          "(< (* (+ (. resource size) 30) -7) 0)", NULL},
     };
@@ -188,7 +186,8 @@ static void test_partial_logic__keeps_errors(void **state)
         {"resource in [Folder::\"f\"] || context.yes", "T", NULL},
         {"resource && context.no", "(&& resource false)", NULL}, /* no Bool */
         {"resource.size && context.no", "(&& (. resource size) false)", NULL},
-        /* a value of no known type does not stand for && or || unless a Bool is asked */
+        /* a value of no known type does not stand for && or || unless a Bool is asked
+         */
         {"(context.yes && resource.x) == 3", "(== (&& true (. resource x)) 3)", "E"},
         {"(resource.note || context.no) == 3", "(== (|| (. resource note) false) 3)",
          NULL},
@@ -224,8 +223,8 @@ static void test_partial_promise__rests_on_declared_types(void **state)
          "F"},
         {"resource.size <= context.s && false",
          "(&& (<= (. resource size) \"text\") false)", NULL},
-        {"resource.size + 1 == 2 && false",
-         "(&& (== (+ (. resource size) 1) 2) false)", NULL},
+        {"resource.size + 1 == 2 && false", "(&& (== (+ (. resource size) 1) 2) false)",
+         NULL},
         {"-resource.size == 2 && false", "(&& (== (neg (. resource size)) 2) false)",
          NULL},
         {"principal in resource.groups && false",
@@ -240,8 +239,8 @@ static void test_partial_promise__rests_on_declared_types(void **state)
          "F"},
         {"resource.owner is Doc && false", "(&& (is (. resource owner) Doc) false)",
          "F"},
-        {"resource.owner is Doc in Doc::\"a\"",
-         "(is (. resource owner) Doc::a Doc)", "F"},
+        {"resource.owner is Doc in Doc::\"a\"", "(is (. resource owner) Doc::a Doc)",
+         "F"},
         {"resource.note like \"a\" && false", "(&& (like (. resource note)) false)",
          NULL},
         {"resource.meta.pii && false", "(&& (. (. resource meta) pii) false)", "F"},
@@ -369,10 +368,9 @@ static void test_partial_type_above__hides_ancestry(void **state)
     bw_cedar_request q = residual_request(w);
     q.unchecked = true;
     q.resource = uid("Group", "");
-    assert_string_equal(left_of(w, &q,
-                                "permit(principal in Group::\"top\", action, resource);",
-                                false),
-                        "(in User::alice Group::top)");
+    assert_string_equal(
+        left_of(w, &q, "permit(principal in Group::\"top\", action, resource);", false),
+        "(in User::alice Group::top)");
     assert_string_equal(left_of(w, &q,
                                 "permit(principal, action, resource) when { principal "
                                 "in resource };",
@@ -455,7 +453,8 @@ static void test_partial_request__is_held_against_the_schema(void **state)
     refuses(w, &q, false, w->schema, all, "");
 }
 
-/* A context with a set of 3,000 numbers, and a policy that has it compared 4,000 times. */
+/* A context with a set of 3,000 numbers, and a policy that has it compared 4,000 times.
+ */
 static void test_partial_steps__are_limited(void **state)
 {
     world *w = *state;

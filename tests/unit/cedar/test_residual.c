@@ -23,9 +23,8 @@ static void put_one(bw_buf *b, const char *const *list, int n)
 static void put_long(bw_buf *b, int depth)
 {
     static const char *const leaves[] = {
-        "resource.size", "context.n",      "principal.age",        "3",
-        "7",             "context.doc.size", "resource.owner.age",
-        "resource.getTag(\"t\")"};
+        "resource.size",    "context.n",          "principal.age",         "3", "7",
+        "context.doc.size", "resource.owner.age", "resource.getTag(\"t\")"};
     if (depth <= 0 || pick(2)) {
         PUT_ONE(b, leaves);
         return;
@@ -40,18 +39,23 @@ static void put_long(bw_buf *b, int depth)
 static void put_entity(bw_buf *b)
 {
     static const char *const list[] = {
-        "resource",    "principal",     "resource.owner",   "context.doc",
-        "context.who", "principal.boss", "User::\"alice\"", "Doc::\"b\"",
-        "Folder::\"f\"", "Folder::\"root\"", "Group::\"top\"", "Doc::\"in\"",
+        "resource",      "principal",        "resource.owner",  "context.doc",
+        "context.who",   "principal.boss",   "User::\"alice\"", "Doc::\"b\"",
+        "Folder::\"f\"", "Folder::\"root\"", "Group::\"top\"",  "Doc::\"in\"",
         "Group::\"g\""};
     PUT_ONE(b, list);
 }
 
 static void put_set(bw_buf *b)
 {
-    static const char *const list[] = {
-        "resource.words", "context.w", "[\"x\"]", "[context.s, \"y\"]",
-        "[]", "resource.groups", "[Group::\"g\", Folder::\"f\"]", "[principal, resource]"};
+    static const char *const list[] = {"resource.words",
+                                       "context.w",
+                                       "[\"x\"]",
+                                       "[context.s, \"y\"]",
+                                       "[]",
+                                       "resource.groups",
+                                       "[Group::\"g\", Folder::\"f\"]",
+                                       "[principal, resource]"};
     PUT_ONE(b, list);
 }
 
@@ -88,43 +92,21 @@ static void put_membership(bw_buf *b)
 static void put_leaf(bw_buf *b)
 {
     static const char *const list[] = {
-        "true",
-        "false",
-        "context.yes",
-        "context.no",
-        "resource.open",
-        "resource.meta.pii",
-        "resource has note",
-        "resource has meta.region",
-        "resource has open",
-        "resource has absent",
-        "resource.note like \"n*\"",
-        "context.s like \"t*t\"",
-        "resource is Doc",
-        "resource is Doc in Folder::\"f\"",
-        "resource.owner is User in Group::\"g\"",
-        "resource.addr.isIpv4()",
+        "true", "false", "context.yes", "context.no", "resource.open",
+        "resource.meta.pii", "resource has note", "resource has meta.region",
+        "resource has open", "resource has absent", "resource.note like \"n*\"",
+        "context.s like \"t*t\"", "resource is Doc", "resource is Doc in Folder::\"f\"",
+        "resource.owner is User in Group::\"g\"", "resource.addr.isIpv4()",
         "resource.cost.lessThan(decimal(\"2.0\"))",
-        "resource.at < datetime(\"2024-01-01\")",
-        "resource.hasTag(\"t\")",
-        "principal has boss.age",
-        "context.doc.open",
-        "context.doc has open",
+        "resource.at < datetime(\"2024-01-01\")", "resource.hasTag(\"t\")",
+        "principal has boss.age", "context.doc.open", "context.doc has open",
         "context.doc in Folder::\"root\"",
-        "context.doc in [Group::\"g\", Folder::\"new\"]",
-        "principal.open",
-        "principal has note",
-        "principal == resource",
-        "resource.info has a",
+        "context.doc in [Group::\"g\", Folder::\"new\"]", "principal.open",
+        "principal has note", "principal == resource", "resource.info has a",
         "resource.info.a",
         /* and what does not validate */
-        "resource.absent",
-        "resource.note",
-        "resource",
-        "context.n",
-        "principal.absent",
-        "{\"a\": resource.open, \"b\": resource.note}.a",
-        "[resource.note].isEmpty()",
+        "resource.absent", "resource.note", "resource", "context.n", "principal.absent",
+        "{\"a\": resource.open, \"b\": resource.note}.a", "[resource.note].isEmpty()",
         "ip(resource.note).isIpv4()"};
     PUT_ONE(b, list);
 }
@@ -161,13 +143,20 @@ static void put_bool(bw_buf *b, int depth)
 
 static void put_policy(bw_buf *b)
 {
-    static const char *const principals[] = {
-        "principal", "principal", "principal is User", "principal in Group::\"top\"",
-        "principal in Folder::\"f\"", "principal == User::\"alice\""};
-    static const char *const resources[] = {
-        "resource", "resource", "resource is Doc", "resource in Folder::\"root\"",
-        "resource == Doc::\"b\"", "resource is Doc in Folder::\"f\"",
-        "resource == Folder::\"f\"", "resource in Group::\"g\""};
+    static const char *const principals[] = {"principal",
+                                             "principal",
+                                             "principal is User",
+                                             "principal in Group::\"top\"",
+                                             "principal in Folder::\"f\"",
+                                             "principal == User::\"alice\""};
+    static const char *const resources[] = {"resource",
+                                            "resource",
+                                            "resource is Doc",
+                                            "resource in Folder::\"root\"",
+                                            "resource == Doc::\"b\"",
+                                            "resource is Doc in Folder::\"f\"",
+                                            "resource == Folder::\"f\"",
+                                            "resource in Group::\"g\""};
     bw_buf_puts(b, pick(3) ? "permit(" : "forbid(");
     PUT_ONE(b, principals);
     bw_buf_puts(b, ", action, ");
@@ -183,17 +172,20 @@ static void put_policy(bw_buf *b)
 
 /* ---- worlds ---- */
 #define DOC(id, rest)                                                                \
-    "{\"uid\":{\"type\":\"Doc\",\"id\":\"" id "\"},\"attrs\":{\"owner\":{\"__entity\":{" \
-    "\"type\":\"User\",\"id\":\"alice\"}},\"cost\":{\"__extn\":{\"fn\":\"decimal\","  \
-    "\"arg\":\"1.5\"}},\"addr\":{\"__extn\":{\"fn\":\"ip\",\"arg\":\"10.0.0.1\"}},"   \
+    "{\"uid\":{\"type\":\"Doc\",\"id\":\"" id                                        \
+    "\"},\"attrs\":{\"owner\":{\"__entity\":{"                                       \
+    "\"type\":\"User\",\"id\":\"alice\"}},\"cost\":{\"__extn\":{\"fn\":\"decimal\"," \
+    "\"arg\":\"1.5\"}},\"addr\":{\"__extn\":{\"fn\":\"ip\",\"arg\":\"10.0.0.1\"}},"  \
     "\"at\":{\"__extn\":{\"fn\":\"datetime\",\"arg\":\"2023-01-01\"}}," rest "}"
 static const char *const docs[] = {
-    DOC("a", "\"size\":7,\"words\":[\"x\",\"text\"],\"groups\":[],\"open\":true,\"meta\":"
-             "{\"pii\":false}},\"parents\":[{\"type\":\"Folder\",\"id\":\"f\"}],"
-             "\"tags\":{\"t\":7}"),
-    DOC("b", "\"size\":3,\"words\":[],\"groups\":[{\"__entity\":{\"type\":\"Group\","
-             "\"id\":\"top\"}}],\"open\":false,\"note\":\"note\",\"meta\":{\"pii\":true,"
-             "\"region\":\"x\"}},\"parents\":[]"),
+    DOC("a",
+        "\"size\":7,\"words\":[\"x\",\"text\"],\"groups\":[],\"open\":true,\"meta\":"
+        "{\"pii\":false}},\"parents\":[{\"type\":\"Folder\",\"id\":\"f\"}],"
+        "\"tags\":{\"t\":7}"),
+    DOC("b",
+        "\"size\":3,\"words\":[],\"groups\":[{\"__entity\":{\"type\":\"Group\","
+        "\"id\":\"top\"}}],\"open\":false,\"note\":\"note\",\"meta\":{\"pii\":true,"
+        "\"region\":\"x\"}},\"parents\":[]"),
     DOC("in", "\"size\":-9223372036854775807,\"words\":[\"x\",\"y\"],\"groups\":[{"
               "\"__entity\":{\"type\":\"Group\",\"id\":\"g\"}}],\"open\":true,\"note\":"
               "\"\",\"meta\":{\"pii\":true}},\"parents\":[{\"type\":\"Folder\",\"id\":"
@@ -202,7 +194,8 @@ static const char *const docs[] = {
 /* A folder where the base has another of that name, in the way of others' ancestry. */
 static const char folder[] =
     "[{\"uid\":{\"type\":\"Folder\",\"id\":\"f\"},\"attrs\":{\"size\":3,\"open\":true},"
-    "\"parents\":[{\"type\":\"Folder\",\"id\":\"new\"},{\"type\":\"Group\",\"id\":\"g\"}"
+    "\"parents\":[{\"type\":\"Folder\",\"id\":\"new\"},{\"type\":\"Group\",\"id\":"
+    "\"g\"}"
     "]}]";
 
 static bw_cedar_entities *joined(world *w, const bw_cedar_schema *schema,
@@ -221,7 +214,8 @@ static bw_cedar_entities *joined(world *w, const bw_cedar_schema *schema,
     return e;
 }
 
-static bw_cedar_entities *alone(world *w, const bw_cedar_schema *schema, const char *one)
+static bw_cedar_entities *alone(world *w, const bw_cedar_schema *schema,
+                                const char *one)
 {
     char text[2048];
     snprintf(text, sizeof text, "[%s]", one);
@@ -284,8 +278,8 @@ static void stage_clear(stage *s)
     bw_cedar_entities_free(s->loose);
 }
 
-/* Documents beside the base, in it, and nowhere; the switch off and on. The principal may
- * be one of them. */
+/* Documents beside the base, in it, and nowhere; the switch off and on. The principal
+ * may be one of them. */
 static size_t check_docs(world *w, const stage *s, const char *text,
                          const bw_cedar_policies *p, bw_cedar_uid principal)
 {
@@ -305,9 +299,8 @@ static size_t check_docs(world *w, const stage *s, const char *text,
             if (!on)
                 check_law(w, text, p, &q, left, w->entities, NULL, w->schema,
                           "nowhere");
-            assert_int_equal(bw_cedar_partial(w->ctx, p, s->with[i], w->schema, &q, &o,
-                                              &in),
-                             BW_OK);
+            assert_int_equal(
+                bw_cedar_partial(w->ctx, p, s->with[i], w->schema, &q, &o, &in), BW_OK);
             check_law(w, text, p, &q, in, s->with[i], NULL, w->schema, "in the base");
             check_law(w, text, p, &q, in, s->with[i], s->own[i], w->schema, "in both");
             bw_cedar_residuals_free(in);
@@ -324,7 +317,8 @@ static void check_folders(world *w, const stage *s, const char *text,
 {
     static const char context[] =
         "{\"n\":7,\"s\":\"text\",\"yes\":true,\"no\":false,\"doc\":{\"__entity\":{"
-        "\"type\":\"Doc\",\"id\":\"a\"}},\"who\":{\"__entity\":{\"type\":\"User\",\"id\":"
+        "\"type\":\"Doc\",\"id\":\"a\"}},\"who\":{\"__entity\":{\"type\":\"User\","
+        "\"id\":"
         "\"carol\"}},\"w\":[\"x\",\"y\"]}";
     bw_cedar_request q = {.principal = uid("User", "alice"),
                           .action = uid("Action", "view"),
@@ -372,15 +366,16 @@ static void test_residual_finish__refuses_what_is_not_asked(void **state)
 {
     world *w = *state;
     bw_cedar_request q = residual_request(w);
-    bw_cedar_policies *p =
-        policies_of(w->ctx, "permit(principal, action, resource) when { resource.open };");
+    bw_cedar_policies *p = policies_of(
+        w->ctx, "permit(principal, action, resource) when { resource.open };");
     bw_cedar_residuals *r = residuals_of(w, p, &q, true);
     bw_cedar_entities *own = alone(w, w->schema, docs[0]);
     bw_cedar_answer a;
     bool allow = false;
     bw_cedar_uid id = uid("User", "alice");
     assert_int_equal(bw_cedar_residuals_finish(w->ctx, r, own, &id, &a), BW_EINVALID);
-    assert_int_equal(bw_cedar_residuals_allow(w->ctx, r, own, &id, &allow), BW_EINVALID);
+    assert_int_equal(bw_cedar_residuals_allow(w->ctx, r, own, &id, &allow),
+                     BW_EINVALID);
     id = uid("Doc", "b"); /* promised to be in a store */
     assert_int_equal(bw_cedar_residuals_finish(w->ctx, r, own, &id, &a), BW_EINVALID);
     assert_int_equal(bw_cedar_residuals_allow(w->ctx, r, NULL, &id, &allow),
@@ -407,9 +402,9 @@ static void test_residual_store__speaks_of_the_resource_only(void **state)
 {
     world *w = *state;
     bw_cedar_request q = residual_request(w);
-    static const char store[] =
-        "[{\"uid\":{\"type\":\"Group\",\"id\":\"g\"},\"attrs\":{},\"parents\":[{\"type\":"
-        "\"Group\",\"id\":\"other\"}]},";
+    static const char store[] = "[{\"uid\":{\"type\":\"Group\",\"id\":\"g\"},\"attrs\":"
+                                "{},\"parents\":[{\"type\":"
+                                "\"Group\",\"id\":\"other\"}]},";
     bw_cedar_policies *p = policies_of(
         w->ctx, "permit(principal, action, resource) when { resource.owner in "
                 "Group::\"other\" };"
@@ -507,8 +502,9 @@ static void test_residual_steps__are_limited(void **state)
     for (int k = 0; k < 4000; k++)
         bw_buf_puts(&b, " || resource.big.containsAll(resource.big) && false");
     bw_buf_puts(&b, " };");
-    bw_buf_puts(&c, "[{\"uid\":{\"type\":\"Doc\",\"id\":\"a\"},\"parents\":[],\"attrs\":"
-                    "{\"big\":[");
+    bw_buf_puts(&c,
+                "[{\"uid\":{\"type\":\"Doc\",\"id\":\"a\"},\"parents\":[],\"attrs\":"
+                "{\"big\":[");
     for (int k = 0; k < 3000; k++)
         bw_buf_printf(&c, "%s%d", k ? "," : "", k);
     bw_buf_puts(&c, "]}}]");
@@ -522,7 +518,8 @@ static void test_residual_steps__are_limited(void **state)
     bool allow = false;
     assert_int_equal(bw_cedar_residuals_finish(w->ctx, r, own, &id, &a), BW_EINVALID);
     assert_non_null(strstr(bw_ctx_message(w->ctx), "steps"));
-    assert_int_equal(bw_cedar_residuals_allow(w->ctx, r, own, &id, &allow), BW_EINVALID);
+    assert_int_equal(bw_cedar_residuals_allow(w->ctx, r, own, &id, &allow),
+                     BW_EINVALID);
     assert_false(allow);
     bw_cedar_entities_free(own);
     bw_cedar_residuals_free(r);
@@ -557,8 +554,9 @@ static void test_residual_threads__share_one(void **state)
     world *w = *state;
     bw_cedar_request q = residual_request(w);
     bw_cedar_policies *p = policies_of(
-        w->ctx, "permit(principal, action, resource) when { resource in Folder::\"root\" "
-                "&& [resource.size, 1].contains(context.n) };");
+        w->ctx,
+        "permit(principal, action, resource) when { resource in Folder::\"root\" "
+        "&& [resource.size, 1].contains(context.n) };");
     bw_cedar_residuals *r = residuals_of(w, p, &q, true);
     bw_cedar_entities *own = alone(w, w->schema, docs[0]);
     asker k[4];
