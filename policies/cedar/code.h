@@ -151,6 +151,9 @@ BW_MUST_USE bw_status bw_cedar__run_begin(bw_ctx *ctx, const bw_cedar_entities *
 
 const bw_cedar__object *bw_cedar__find(const bw_cedar__run *run,
                                        const bw_cedar__uid *uid);
+/* The same by the stores alone. */
+const bw_cedar__object *bw_cedar__find_stored(const bw_cedar__run *run,
+                                              const bw_cedar__uid *uid);
 /* Whether a equals b or has it among its ancestors, over all stores. */
 bool bw_cedar__is_in(bw_cedar__run *run, const bw_cedar__uid *a,
                      const bw_cedar__uid *b);

@@ -17,6 +17,12 @@ const bw_cedar__object *bw_cedar__find(const bw_cedar__run *run,
             return run->objects[i];
     if (run->own && is_own(run, uid))
         return run->own;
+    return bw_cedar__find_stored(run, uid);
+}
+
+const bw_cedar__object *bw_cedar__find_stored(const bw_cedar__run *run,
+                                              const bw_cedar__uid *uid)
+{
     for (int i = 0; i < 3; i++) {
         const bw_cedar__object *o =
             run->stores[i] ? bw_cedar__store_get(run->stores[i], uid) : NULL;
@@ -670,10 +676,17 @@ bw_cedar__outcome bw_cedar__eval(bw_cedar__run *run, const bw_cedar__code *code)
         assert(pc < code->n);
         const bw_cedar__instr *in = &code->ins[pc++];
         bool done = false;
+        const char *why = NULL;
         if (in->ins == BW_CEDAR__I_END)
             return BW_CEDAR__YES;
-        const char *why = is_control(in->ins) ? run_control(run, in, &top, &pc, &done)
-                                              : run_value(run, in, &top);
+        if (in->ins == BW_CEDAR__I_CONST) /* the two commonest without a call */
+            *++top = in->u.value;
+        else if (in->ins == BW_CEDAR__I_VAR_GET)
+            why = op_var_get(run, in, ++top);
+        else if (is_control(in->ins))
+            why = run_control(run, in, &top, &pc, &done);
+        else
+            why = run_value(run, in, &top);
         if (++run->steps > BW_CEDAR_STEPS_MAX || why == out_of_memory)
             return BW_CEDAR__STOPPED;
         if (why) {

@@ -42,8 +42,9 @@ static bw_status take_context(partial *t, const bw_cedar__action_type *action,
     bw_cedar_residuals *r = t->r;
     bw_cedar_value v;
     TRY(bw_cedar__read_context(t->f.ctx, r->pool, r->schema, action, q, &v));
-    r->context = v;
-    if (q->context_value && !bw_cedar__value_copy(r->pool, &v, &r->context))
+    r->run.vars[BW_CEDAR__CONTEXT] = v;
+    if (q->context_value &&
+        !bw_cedar__value_copy(r->pool, &v, &r->run.vars[BW_CEDAR__CONTEXT]))
         return bw_fail_nomem(t->f.ctx);
     return BW_OK;
 }
@@ -65,34 +66,33 @@ static bw_status promise(partial *t)
 static bw_status take_request(partial *t, const bw_cedar_request *q)
 {
     bw_cedar_residuals *r = t->r;
-    bw_cedar__run *run = &t->f.run;
+    bw_cedar__run *start = &r->run;
     const bw_cedar__action_type *action = NULL;
     TRY(copy_uid(t, &q->principal, true, &r->uids[0]));
     TRY(copy_uid(t, &q->action, true, &r->uids[1]));
     TRY(copy_uid(t, &q->resource, false, &r->uids[2]));
-    r->check_id = r->schema && !q->unchecked;
-    if (r->check_id)
+    if (r->schema && !q->unchecked) {
         TRY(bw_cedar__check_request(t->f.ctx, r->schema, r->uids, true, &action));
+        uint32_t type = bw_cedar__schema_type(r->schema, r->uids[2].type);
+        r->check_id = r->schema->types[type].ids != NULL;
+    }
     TRY(take_context(t, action, q));
     if (r->conform)
         TRY(promise(t));
-    *run = (bw_cedar__run){.ctx = r->pool, .unknown = &r->uids[2].type};
     for (int i = 0; i < 3; i++) {
-        run->stores[i] = r->stores[i];
-        run->vars[i] = bw_cedar__entity(&r->uids[i]);
-        run->unknown_above |=
-            r->stores[i] && bw_cedar__store_has_above(r->stores[i], r->uids[2].type);
+        start->vars[i] = bw_cedar__entity(&r->uids[i]);
+        start->unknown_above |=
+            start->stores[i] &&
+            bw_cedar__store_has_above(start->stores[i], r->uids[2].type);
     }
-    run->vars[BW_CEDAR__CONTEXT] = r->context;
-    r->tangled = bw_cedar__tangled(run);
-    if (bw_cedar__run_stores(run, r->tangled) != BW_OK)
+    start->tangled = bw_cedar__tangled(start);
+    for (int i = 0; i < 2; i++)
+        start->objects[i] = bw_cedar__find_stored(start, &r->uids[i]);
+    t->f.run = *start;
+    t->f.run.ctx = r->pool;
+    t->f.run.unknown = &r->uids[2].type;
+    if (bw_cedar__run_stores(&t->f.run, start->tangled) != BW_OK)
         return bw_fail_nomem(t->f.ctx);
-    for (int i = 0; i < 2; i++) {
-        const bw_cedar__object *o = NULL;
-        for (int s = 0; s < 3 && !(o && o->defined); s++)
-            o = r->stores[s] ? bw_cedar__store_get(r->stores[s], &r->uids[i]) : NULL;
-        run->objects[i] = r->objects[i] = o && o->defined ? o : NULL;
-    }
     return BW_OK;
 }
 
@@ -262,7 +262,7 @@ bw_status bw_cedar_partial(bw_ctx *ctx, const bw_cedar_policies *p,
         *t.r = (bw_cedar_residuals){
             .pool = pool,
             .schema = schema,
-            .stores = {request->extra, e, schema ? &schema->actions : NULL},
+            .run.stores = {request->extra, e, schema ? &schema->actions : NULL},
             .npolicies = p->n,
             .conform = options && options->resources_conform};
         st = take_request(&t, request);

@@ -89,21 +89,21 @@ static bw_status start(bw_ctx *ctx, const bw_cedar_residuals *r,
         if (st != BW_OK)
             return st;
     }
-    *run = (bw_cedar__run){.ctx = ctx, .own = o, .own_store = store};
-    for (int i = 0; i < 3; i++) {
-        run->stores[i] = r->stores[i];
-        run->vars[i] = bw_cedar__entity(i == BW_CEDAR__RESOURCE ? uid : &r->uids[i]);
-        if (!o)
-            o = defined_in(r->stores[i], uid);
-    }
-    run->vars[BW_CEDAR__CONTEXT] = r->context;
-    for (int i = 0; i < 2; i++)
-        run->objects[i] =
-            run->own && bw_cedar__uid_eq(uid, &r->uids[i]) ? run->own : r->objects[i];
+    *run = r->run;
+    run->ctx = ctx;
+    run->own = o;
+    run->own_store = store;
+    run->vars[BW_CEDAR__RESOURCE] = bw_cedar__entity(uid);
+    if (!o)
+        o = bw_cedar__find_stored(run, uid);
+    for (int i = 0; i < 2 && run->own; i++)
+        if (bw_cedar__uid_eq(uid, run->vars[i].u.uid))
+            run->objects[i] = run->own;
     run->objects[BW_CEDAR__RESOURCE] = o;
     if (r->conform && !o)
         return bw_fail(ctx, BW_EINVALID, "the resource is in no store");
-    return bw_cedar__run_stores(run, r->tangled);
+    return run->tangled || run->unknown_above ? bw_cedar__run_stores(run, run->tangled)
+                                              : BW_OK;
 }
 
 bw_status bw_cedar_residuals_finish(bw_ctx *ctx, const bw_cedar_residuals *r,

@@ -17,16 +17,14 @@ typedef struct bw_cedar__residual { /* of a policy whose state is not FALSE */
 struct bw_cedar_residuals {
     bw_ctx *pool; /* owns everything but what is borrowed */
 
-    /* borrowed */
-    const bw_cedar_schema *schema;      /* or NULL */
-    const bw_cedar_entities *stores[3]; /* as in bw_cedar__run */
-    const bw_cedar__object *objects[2]; /* of principal and action; or NULL */
+    const bw_cedar_schema *schema; /* borrowed; or NULL */
 
     /* the question */
     bw_cedar__uid uids[3]; /* the resource's: its type, no id */
-    bw_cedar_value context;
-    bool tangled;  /* the stores among themselves */
-    bool check_id; /* the resource's id is held against the schema */
+    bw_cedar__run
+        run;       /* how a run begins: stores (borrowed), principal, action, context;
+                      tangled: the stores among themselves; no ctx, no resource */
+    bool check_id; /* the resource's type is an enumerated one */
     bool conform;  /* options.resources_conform */
 
     /* the answer */
