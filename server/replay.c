@@ -140,8 +140,12 @@ static bool run_line(bw_ctx *ctx, void *arg, uint64_t seq, bw_str line)
     bw_arena_mark mark = bw_arena_mark_get(ctx);
     p->status = bw_json_parse(ctx, line, BW_JSON_CEDAR, &v);
     e.v = v;
-    if (p->status == BW_OK)
+    if (p->status == BW_OK) {
         p->status = replay_event_run(r, &e);
+    } else if (p->status == BW_EINVALID) { /* no writer of ours made it */
+        r->decisions++;
+        p->status = replay_note_reason(r, &e, 1, "the event is not JSON");
+    }
     bw_arena_release(ctx, mark);
     r->from_seq = r->from_seq ? r->from_seq : seq;
     r->to_seq = seq;

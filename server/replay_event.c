@@ -458,36 +458,37 @@ static const bw_json *list_of(const bw_json *v, const char *name)
     return list && list->kind == BW_JSON_ARRAY ? list->child : NULL;
 }
 
-/* False: from before a replay was possible, or not one of ours. */
-static bool event_parse(replay_run *r, replay_event *e)
+/* *known false: from before a replay was possible, or not one of ours. */
+static bw_status event_parse(replay_run *r, replay_event *e, bool *known)
 {
-    const bw_json *v = e->v;
+    const struct {
+        const char *name;
+        bw_str *to;
+    } texts[] = {{"principal", &e->who.id},        {"tenant", &e->who.tenant},
+                 {"seat", &e->who.seat},           {"purpose", &e->purpose},
+                 {"policies", &e->policies},       {"facts", &e->facts},
+                 {"policies_end", &e->policies_end}, {"facts_end", &e->facts_end}};
     bw_words roles = {NULL, 0}, safeguards = {NULL, 0};
     uint64_t clearance = 0;
     bw_str when = {NULL, 0};
     e->purpose = BW_STR("");
-    bool fits = bw_v1_string(r->ctx, v, "principal", &e->who.id) == BW_OK &&
-                bw_v1_string(r->ctx, v, "tenant", &e->who.tenant) == BW_OK &&
-                bw_v1_string(r->ctx, v, "seat", &e->who.seat) == BW_OK &&
-                bw_v1_strings(r->ctx, v, "roles", &roles) == BW_OK &&
-                bw_v1_strings(r->ctx, v, "safeguards", &safeguards) == BW_OK &&
-                bw_v1_string(r->ctx, v, "purpose", &e->purpose) == BW_OK &&
-                bw_v1_string(r->ctx, v, "policies", &e->policies) == BW_OK &&
-                bw_v1_string(r->ctx, v, "facts", &e->facts) == BW_OK &&
-                bw_v1_string(r->ctx, v, "policies_end", &e->policies_end) == BW_OK &&
-                bw_v1_string(r->ctx, v, "facts_end", &e->facts_end) == BW_OK &&
-                bw_v1_string(r->ctx, v, "time", &when) == BW_OK;
-    if (!fits || !e->who.id.ptr || !e->who.tenant.ptr || !e->who.seat.ptr ||
-        !e->policies.ptr || !e->facts.ptr || !when.ptr ||
-        !bw_json_u64(bw_json_get(v, "clearance"), &clearance) || clearance > UINT32_MAX ||
-        !bw_time_parse(when, &e->now_ns))
-        return false;
+    bw_status s = bw_v1_string(r->ctx, e->v, "time", &when);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0] && s == BW_OK; i++)
+        s = bw_v1_string(r->ctx, e->v, texts[i].name, texts[i].to);
+    if (s == BW_OK)
+        s = bw_v1_strings(r->ctx, e->v, "roles", &roles);
+    if (s == BW_OK)
+        s = bw_v1_strings(r->ctx, e->v, "safeguards", &safeguards);
+    *known = s == BW_OK && e->who.id.ptr && e->who.tenant.ptr && e->who.seat.ptr &&
+             e->policies.ptr && e->facts.ptr && when.ptr &&
+             bw_json_u64(bw_json_get(e->v, "clearance"), &clearance) &&
+             clearance <= UINT32_MAX && bw_time_parse(when, &e->now_ns);
     e->who.clearance = (uint32_t)clearance;
     e->who.roles = roles.items;
     e->who.nroles = roles.n;
     e->safeguards = safeguards.items;
     e->nsafeguards = safeguards.n;
-    return true;
+    return s == BW_EINVALID ? BW_OK : s;
 }
 
 static bw_status entries_run(replay_run *r, replay_event *e, bool known)
@@ -523,8 +524,11 @@ static bw_status entries_run(replay_run *r, replay_event *e, bool known)
 bw_status replay_event_run(replay_run *r, replay_event *e)
 {
     uint64_t more = 0;
+    bool known;
     replay_rules_trim(r);
-    bw_status s = entries_run(r, e, event_parse(r, e));
+    bw_status s = event_parse(r, e, &known);
+    if (s == BW_OK)
+        s = entries_run(r, e, known);
     if (bw_json_u64(bw_json_get(bw_json_get(e->v, "permitted_more"), "sets"), &more))
         r->not_in_log += more;
     if (bw_json_u64(bw_json_get(e->v, "allowed_more"), &more))
