@@ -4,7 +4,8 @@
 #define BW_ANSWERS_PRIVATE_H
 #include "../engine/base/base.h"
 
-/* The head of whatever is kept: one block of the heap, freed with its last reference. */
+/* The head of whatever is kept: one block of the heap, freed with the last reference.
+ */
 typedef struct bw_kept {
     _Atomic uint32_t refs;
     uint32_t bytes; /* of the block */

@@ -1,8 +1,9 @@
 /* The authority's life: what is in force, how it is replaced, what it says of itself.
  *
- * In force is one counted, immutable snapshot (bw_rules). Replacing policies or entities
- * builds a whole new one first, so a bad set leaves the old one in force; then its
- * pointer and its stamp are changed, and what was kept of the old version is dropped.
+ * In force is one counted, immutable snapshot (bw_rules). Replacing policies or
+ * entities builds a whole new one first, so a bad set leaves the old one in force; then
+ * its pointer and its stamp are changed, and what was kept of the old version is
+ * dropped.
  * Two policies may not share a name, since names are what denials and the log show. */
 #include "authority.h"
 #include "../engine/base/map.h"
@@ -286,7 +287,8 @@ static bw_status authority_fill(bw_ctx *ctx, bw_authority *a,
     a->mem = bw_ctx_new(0);
     a->answers = bw_answers__new(ANSWERS_BYTES_MAX);
     a->classes = bw_answers__new(CLASSES_BYTES_MAX);
-    if (!a->mem || !a->answers || !a->classes || copy_place(a->mem, &o->at, &a->at) != BW_OK)
+    if (!a->mem || !a->answers || !a->classes ||
+        copy_place(a->mem, &o->at, &a->at) != BW_OK)
         return bw_fail_nomem(ctx);
     bw_status st = bw_cedar_schema_parse(ctx, o->schema, &a->schema);
     if (st == BW_OK)

@@ -60,7 +60,8 @@ BW_MUST_USE bw_status bw_rule_facts__build(bw_ctx *ctx, const bw_authority *a,
 void bw_rule_facts__release(bw_rule_facts *f); /* NULL is accepted */
 /* A set of policies over the facts (counted), not in force. */
 BW_MUST_USE bw_status bw_rules__build(bw_ctx *ctx, const bw_authority *a,
-                                      bw_str policies, bw_rule_facts *facts, bw_rules **out);
+                                      bw_str policies, bw_rule_facts *facts,
+                                      bw_rules **out);
 
 void bw_authority__note_error(bw_authority *a, const bw_rules *rules, size_t policy);
 
@@ -76,13 +77,14 @@ typedef struct bw_class_entity {
     bw_cedar_entities *store; /* the one entity, behind this struct */
     char hex[BW_CLASS_TEXT + 1];
 } bw_class_entity;
-/* Only what is kept already (NULL: is not), and with the labels' text at hand. label_text
- * must be the canonical form that has this id (BW_ECORRUPT). For the tenant that asks. */
+/* Only what is kept already (NULL: is not), and with the labels' text at hand, for the
+ * tenant that asks. label_text must be the canonical form that has this id
+ * (BW_ECORRUPT). */
 bw_class_entity *bw_class__find(bw_authority *a, bw_str tenant, const bw_class_id *id);
 BW_MUST_USE bw_status bw_class__prepare(bw_ctx *ctx, bw_authority *a, bw_str tenant,
                                         const bw_class_id *id, bw_str label_text,
                                         bw_class_entity **out);
-/* The request that asks q about a resource, over a store with the question's entities. */
+/* The request that asks q about a resource, over a store of the question's entities. */
 BW_MUST_USE bw_status bw_question__request(bw_ctx *ctx, const bw_authority *a,
                                            const bw_rules *rules, const bw_question *q,
                                            const char *type, bw_str id,

@@ -2,9 +2,9 @@
  *
  * Looked for among what is kept under (rules' stamp, version of the directory,
  * question). On a miss the question is evaluated once with the class unknown, and what
- * is left of the policies is finished for each class. A forbid that errors denies, always
- * (`cedar_errors` is for single decisions); what errors for some classes only is counted
- * by the single decisions about them. */
+ * is left of the policies is finished for each class. A forbid that errors denies,
+ * always (`cedar_errors` is for single decisions); what errors for some classes only is
+ * counted by the single decisions about them. */
 #include "authority.h"
 
 #include <sodium.h>

@@ -32,7 +32,7 @@ bool bw_action__moves(bw_action a)
 
 /* ---- keys: every text with its length, so that fields cannot run together ---- */
 
-typedef struct writer { /* into the key itself; what does not fit is hashed, all of it */
+typedef struct writer { /* into the key itself; what does not fit is hashed, whole */
     bw_answer_key *key;
     bool spilled;
     crypto_generichash_state state;

@@ -340,7 +340,8 @@ static bw_status add_named(bw_request *r, const bw_question *q, bw_permit *permi
                            uint8_t digest[16])
 {
     gate_request *g = gate_of(r);
-    bw_class_id *more = bw_arena_alloc(r->ctx, (permit->n + g->nclasses) * sizeof *more);
+    bw_class_id *more =
+        bw_arena_alloc(r->ctx, (permit->n + g->nclasses) * sizeof *more);
     size_t n = permit->n;
     if (!more)
         return bw_fail_nomem(r->ctx);

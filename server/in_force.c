@@ -1,8 +1,9 @@
 /* Policies and entities in force: looking at them, and changing them.
  *
  * A change is checked, then durable (in the archive under its digest, and in its own
- * file), then in force, then on record, before the answer: no decision is made by a text
- * that a restart would lose. When the disk or the log refuses, the old one is put back. */
+ * file), then in force, then on record, before the answer: no decision is made by a
+ * text that a restart would lose. When the disk or the log refuses, the old one is put
+ * back. */
 #include "files.h"
 #include "server.h"
 
@@ -52,7 +53,7 @@ typedef struct change {
     const char *event;   /* and what to call it */
     const char *path;    /* its own file */
     bw_str old, text;
-    char facts[2][BW_DIGEST_TEXT + 1]; /* record of the facts before and after; entities */
+    char facts[2][BW_DIGEST_TEXT + 1]; /* entities: record of the facts, old and new */
     bool entities;
 } change;
 
@@ -77,7 +78,8 @@ static bw_status store(bw_ctx *ctx, bw_server *s, change *c)
 {
     bw_status st = c->entities
                        ? bw_server_facts_keep(ctx, s, c->text, c->facts[1])
-                       : bw_archive_keep(ctx, s->dir, BW_ARCHIVE_POLICIES, c->text, NULL);
+                       : bw_archive_keep(ctx, s->dir, BW_ARCHIVE_POLICIES, c->text,
+                                         NULL);
     if (st == BW_OK)
         st = bw_file_replace(ctx, c->path, c->text, 0600);
     if (st == BW_OK || st == BW_ENOSPACE || st == BW_ENOMEM)
@@ -89,8 +91,9 @@ static bw_status store(bw_ctx *ctx, bw_server *s, change *c)
 /* Texts, log and answer agree or nothing has changed. */
 static bw_status make(bw_ctx *ctx, bw_server *s, change *c)
 {
-    bw_status st = c->entities ? bw_authority_check_entities(ctx, s->authority, c->text)
-                               : bw_authority_check_policies(ctx, s->authority, c->text);
+    bw_status st = c->entities
+                       ? bw_authority_check_entities(ctx, s->authority, c->text)
+                       : bw_authority_check_policies(ctx, s->authority, c->text);
     if (st != BW_OK)
         return st;
     memcpy(c->facts[0], s->facts_digest, sizeof c->facts[0]);

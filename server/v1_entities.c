@@ -1,5 +1,5 @@
-/* /v1/entities: the operator's own facts (legal entities, tenants, nodes), looked at and
- * replaced while the cell runs. */
+/* /v1/entities: the operator's own facts (legal entities, tenants, nodes), looked at
+ * and replaced while the cell runs. */
 #include "v1_ingest.h"
 
 bw_status bw_v1_entities_get(bw_request *r, bw_response *out)

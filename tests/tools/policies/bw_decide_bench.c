@@ -4,8 +4,8 @@
  * less). Judges nothing.
  *
  * Usage: bw_decide_bench PACKS_FOLDER [CLASSES [POLICIES [WORLD_FILE]]]
- * CLASSES: of the collection (300). POLICIES: so many of the pack's, again from the start
- * under other names when it has fewer (0: the pack as it is). WORLD_FILE gets the
+ * CLASSES: of the collection (300). POLICIES: so many of the pack's, again from the
+ * start under other names when it has fewer (0: the pack as it is). WORLD_FILE gets the
  * policies, schema, entities and one request a class with its answer, as JSON, so that
  * another engine can be asked the same. */
 #include "policies/authority.h"
@@ -196,7 +196,8 @@ static void question(bw_principal *who, const char *id, bw_question *q)
 
 /* ---- the same for another engine ---- */
 
-static void put_list(bw_buf *b, const char *key, const char *type, const bw_label_list *l)
+static void put_list(bw_buf *b, const char *key, const char *type,
+                     const bw_label_list *l)
 {
     bw_buf_printf(b, ",\"%s\":[", key);
     for (size_t i = 0; i < l->n; i++) {
@@ -275,7 +276,8 @@ static void write_world(bench *b, const bw_question *q, const char *path)
     bw_buf out = {0};
     put_world(b, q, &out);
     FILE *f = fopen(path, "wb");
-    if (!f || out.failed || fwrite(out.ptr, 1, out.len, f) != out.len || fclose(f) != 0) {
+    if (!f || out.failed || fwrite(out.ptr, 1, out.len, f) != out.len ||
+        fclose(f) != 0) {
         fprintf(stderr, "bw_decide_bench: cannot write %s\n", path);
         exit(1);
     }
@@ -323,8 +325,8 @@ static void report(const char *what, double ns[TURNS], size_t allowed, size_t of
            what, ns[TURNS / 2], ns[0], ns[TURNS * 9 / 10], allowed, of);
 }
 
-static void measure(bench *b, const char *what, void (*once)(bench *, const bw_question *),
-                    bool kept, int calls)
+static void measure(bench *b, const char *what,
+                    void (*once)(bench *, const bw_question *), bool kept, int calls)
 {
     static double ns[TURNS];
     bw_principal who;
@@ -337,7 +339,7 @@ static void measure(bench *b, const char *what, void (*once)(bench *, const bw_q
     once(b, &q);
     size_t allowed = b->allowed;
     for (int t = 0; t < TURNS; t++) {
-        if (!kept) /* as after a change of policies, which is when answers are made anew */
+        if (!kept) /* as after a change of policies, when answers are made anew */
             bw_answers__empty(b->authority->answers);
         for (int i = 0; i < calls && !kept; i++)
             name_principal(b, id[i]);
