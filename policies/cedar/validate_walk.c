@@ -153,11 +153,7 @@ static bw_status step_and(checker *c, frame *f)
     TRY(operand(c, f, 1, 1, &b));
     if (b == BW_CEDAR__FALSE)
         bw_cedar__drop(c, f->mark);
-    return finish_bool(c, f,
-                       b == BW_CEDAR__FALSE  ? b
-                       : b == BW_CEDAR__TRUE ? a
-                       : a == BW_CEDAR__TRUE ? b
-                                             : BW_CEDAR__BOOL);
+    return finish_bool(c, f, b == BW_CEDAR__TRUE ? a : b);
 }
 
 static bw_status step_or(checker *c, frame *f)
