@@ -111,7 +111,7 @@ static bw_status read_leaf(bw_cedar_trace *t, const bw_cedar__expr *e,
     }
     if (!is_path(e))
         return BW_OK;
-    bw_cedar__put_expr(&b, e, NULL, NULL);
+    bw_cedar__put_expr(&b, e, BW_CEDAR_PART_TEXT_MAX, NULL, NULL);
     bw_status st = b.failed ? bw_fail_nomem(t->run.ctx)
                             : bw_arena_str(t->run.ctx, bw_buf_view(&b), &out->path);
     bw_buf_clear(&b);

@@ -57,21 +57,27 @@ static void put_printf(writer *w, const char *fmt, ...)
     puts_(w, text);
 }
 
-static void put_quoted(writer *w, bw_str s)
+/* What stands between the quotes of a string, or of a pattern, where '*' is escaped. */
+static void put_escaped(writer *w, bw_str s, bool pattern)
 {
-    puts_(w, "\"");
     for (size_t i = 0; i < s.len && !w->full;) {
         size_t n = i;
         while (n < s.len && (unsigned char)s.ptr[n] >= ' ' && s.ptr[n] != '"' &&
-               s.ptr[n] != '\\' && s.ptr[n] != 0x7f)
+               s.ptr[n] != '\\' && s.ptr[n] != 0x7f && !(pattern && s.ptr[n] == '*'))
             n++;
         put(w, (bw_str){s.ptr + i, n - i});
-        if (n < s.len && (s.ptr[n] == '"' || s.ptr[n] == '\\'))
+        if (n < s.len && (s.ptr[n] == '"' || s.ptr[n] == '\\' || s.ptr[n] == '*'))
             put_printf(w, "\\%c", s.ptr[n]);
         else if (n < s.len)
             put_printf(w, "\\u{%x}", (unsigned char)s.ptr[n]);
         i = n + (n < s.len);
     }
+}
+
+static void put_quoted(writer *w, bw_str s)
+{
+    puts_(w, "\"");
+    put_escaped(w, s, false);
     puts_(w, "\"");
 }
 
@@ -229,7 +235,7 @@ static void put_pattern(writer *w, const bw_cedar__pattern *p)
     puts_(w, " like \"");
     for (uint32_t i = 0; i < p->n; i++) {
         puts_(w, i ? "*" : "");
-        put(w, p->runs[i]);
+        put_escaped(w, p->runs[i], true);
     }
     puts_(w, "\"");
 }
@@ -367,18 +373,23 @@ static void put_expr(writer *w, const bw_cedar__expr *e, int level, int nest)
     puts_(w, parens ? ")" : "");
 }
 
-void bw_cedar__put_expr(bw_buf *b, const bw_cedar__expr *e, bw_cedar_show show,
-                        void *user)
+void bw_cedar__put_expr(bw_buf *b, const bw_cedar__expr *e, size_t most,
+                        bw_cedar_show show, void *user)
 {
-    writer w = {
-        .b = b, .end = b->len + BW_CEDAR_PART_TEXT_MAX, .show = show, .user = user};
+    writer w = {.b = b, .end = b->len + most, .show = show, .user = user};
     put_expr(&w, e, L_IF, 0);
+}
+
+void bw_cedar__put_string(bw_buf *b, bw_str s, size_t most)
+{
+    writer w = {.b = b, .end = b->len + most};
+    put_quoted(&w, s);
 }
 
 void bw_cedar_part_text(bw_buf *b, const bw_cedar_part *part, bw_cedar_show show,
                         void *user)
 {
-    bw_cedar__put_expr(b, part->expr, show, user);
+    bw_cedar__put_expr(b, part->expr, BW_CEDAR_PART_TEXT_MAX, show, user);
 }
 
 void bw_cedar_value_text(bw_buf *b, const bw_cedar_value *v, bw_cedar_show show,

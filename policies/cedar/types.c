@@ -1,4 +1,5 @@
 #include "types.h"
+#include "trace_text.h"
 
 const bw_cedar__type *bw_cedar__type_of(uint8_t kind)
 {
@@ -92,32 +93,14 @@ const bw_cedar__type *bw_cedar__type_join(bw_cedar__joiner *j, const bw_cedar__t
 }
 
 /* ---- text ---- */
-enum { TEXT_MAX = 80, STRING_MAX = 40 };
-
-void bw_cedar__string_put(bw_buf *out, bw_str s)
-{
-    size_t n = s.len > STRING_MAX ? STRING_MAX : s.len;
-    while (n < s.len && n > 0 && ((unsigned char)s.ptr[n] & 0xc0) == 0x80)
-        n--;
-    bw_buf_putc(out, '"');
-    for (size_t i = 0; i < n; i++) {
-        unsigned char ch = (unsigned char)s.ptr[i];
-        if (ch == '"' || ch == '\\')
-            bw_buf_putc(out, '\\');
-        if (ch < 0x20 || ch == 0x7f)
-            bw_buf_printf(out, "\\u{%x}", ch);
-        else
-            bw_buf_putc(out, (char)ch);
-    }
-    bw_buf_puts(out, n < s.len ? "…\"" : "\"");
-}
+enum { TEXT_MAX = 80, NAME_BYTES_MAX = 40 };
 
 static void put_name(bw_buf *out, bw_str s)
 {
     if (bw_cedar__is_ident(s))
         bw_buf_str(out, s);
     else
-        bw_cedar__string_put(out, s);
+        bw_cedar__put_string(out, s, NAME_BYTES_MAX);
 }
 
 static void put(bw_buf *out, const bw_cedar__type *t, size_t end)

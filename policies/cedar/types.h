@@ -31,8 +31,6 @@ const bw_cedar__type *bw_cedar__type_join(bw_cedar__joiner *j,
                                           const bw_cedar__type *a,
                                           const bw_cedar__type *b);
 
-/* In quotes, cut after some forty bytes, without control characters. */
-void bw_cedar__string_put(bw_buf *out, bw_str s);
 /* As a schema would write it, cut after some hundred bytes. */
 void bw_cedar__type_put(bw_buf *out, const bw_cedar__type *t);
 #endif

@@ -136,6 +136,4 @@ BW_MUST_USE bw_status bw_cedar__report(bw_cedar__checker *c, bool warning,
 /* Starts c->message: %e is a const bw_cedar__expr *, %t a const bw_cedar__type *, %s a
  * const char *, %n a bw_str, %u an unsigned int. */
 void bw_cedar__say(bw_cedar__checker *c, const char *fmt, ...);
-/* An expression as it could be written, cut after some sixty bytes. */
-void bw_cedar__expr_put(bw_buf *out, const bw_cedar__expr *e);
 #endif

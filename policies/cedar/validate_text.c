@@ -1,243 +1,9 @@
-/* What the validator says: expressions and types in short, findings with their place. */
+/* What the validator says: findings with their place. */
+#include "trace_text.h"
 #include "validate.h"
 
-/* ---- expressions ---- */
-enum { EXPR_MAX = 60, EXPR_DEPTH_MAX = 8 };
+enum { EXPR_MAX = 80, STRING_MAX = 60 };
 
-typedef struct printer {
-    bw_buf *out;
-    size_t end;
-} printer;
-
-static bool full(const printer *p)
-{
-    return p->out->len >= p->end || p->out->failed;
-}
-
-static void put_value(printer *p, const bw_cedar_value *v)
-{
-    switch (v->kind) {
-    case BW_CEDAR__BOOL:
-        bw_buf_puts(p->out, v->u.boolean ? "true" : "false");
-        return;
-    case BW_CEDAR__LONG:
-        bw_buf_printf(p->out, "%lld", (long long)v->u.integer);
-        return;
-    case BW_CEDAR__STRING:
-        bw_cedar__string_put(p->out, bw_cedar__text(v));
-        return;
-    default:
-        bw_buf_str(p->out, v->u.uid->type);
-        bw_buf_puts(p->out, "::");
-        bw_cedar__string_put(p->out, v->u.uid->id);
-    }
-}
-
-static void put_expr(printer *p, const bw_cedar__expr *e, uint32_t depth);
-
-static bool stands_alone(const bw_cedar__expr *e)
-{
-    switch ((bw_cedar__op)e->op) {
-    case BW_CEDAR__VALUE:
-    case BW_CEDAR__VAR:
-    case BW_CEDAR__SLOT:
-    case BW_CEDAR__IS_EMPTY:
-    case BW_CEDAR__CONTAINS:
-    case BW_CEDAR__CONTAINS_ALL:
-    case BW_CEDAR__CONTAINS_ANY:
-    case BW_CEDAR__HAS_TAG:
-    case BW_CEDAR__GET_TAG:
-    case BW_CEDAR__GET:
-    case BW_CEDAR__SET_OF:
-    case BW_CEDAR__RECORD_OF:
-    case BW_CEDAR__CALL:
-        return true;
-    default:
-        return false;
-    }
-}
-
-static void put_operand(printer *p, const bw_cedar__expr *e, uint32_t depth)
-{
-    bool alone = stands_alone(e);
-    bw_buf_puts(p->out, alone ? "" : "(");
-    put_expr(p, e, depth + 1);
-    bw_buf_puts(p->out, alone ? "" : ")");
-}
-
-static void put_list(printer *p, const bw_cedar__expr *e, uint32_t from, char open,
-                     char close, uint32_t depth)
-{
-    bw_buf_putc(p->out, open);
-    for (uint32_t i = from; i < e->n && !full(p); i++) {
-        bw_buf_puts(p->out, i > from ? ", " : "");
-        if (e->op == BW_CEDAR__RECORD_OF) {
-            bw_cedar__string_put(p->out, e->u.names[i]);
-            bw_buf_puts(p->out, ": ");
-        }
-        put_expr(p, e->child[i], depth + 1);
-    }
-    bw_buf_putc(p->out, close);
-}
-
-static void put_method(printer *p, const bw_cedar__expr *e, const char *name,
-                       uint32_t depth)
-{
-    put_operand(p, e->child[0], depth);
-    bw_buf_putc(p->out, '.');
-    bw_buf_puts(p->out, name);
-    put_list(p, e, 1, '(', ')', depth);
-}
-
-static void put_call(printer *p, const bw_cedar__expr *e, uint32_t depth)
-{
-    const char *name = bw_cedar__fn_name(e->which).ptr;
-    if (!bw_cedar__fn_constructor(e->which) && e->n > 0) {
-        put_method(p, e, name, depth);
-        return;
-    }
-    bw_buf_puts(p->out, name);
-    put_list(p, e, 0, '(', ')', depth);
-}
-
-static void put_names(printer *p, const bw_cedar__expr *e, uint32_t depth)
-{
-    bool get = e->op == BW_CEDAR__GET;
-    bool plain = bw_cedar__is_ident(e->u.names[0]) &&
-                 !bw_cedar__is_reserved(e->u.names[0]);
-    put_operand(p, e->child[0], depth);
-    bw_buf_puts(p->out, !get ? " has " : plain ? "." : "[");
-    for (uint32_t i = 0; i < e->nnames && !full(p); i++) {
-        bw_buf_puts(p->out, i ? "." : "");
-        if (plain)
-            bw_buf_str(p->out, e->u.names[i]);
-        else
-            bw_cedar__string_put(p->out, e->u.names[i]);
-    }
-    bw_buf_puts(p->out, get && !plain ? "]" : "");
-}
-
-static void put_if(printer *p, const bw_cedar__expr *e, uint32_t depth)
-{
-    static const char *const words[] = {"if ", " then ", " else "};
-    for (uint32_t i = 0; i < 3 && !full(p); i++) {
-        bw_buf_puts(p->out, words[i]);
-        put_expr(p, e->child[i], depth + 1);
-    }
-}
-
-static void put_two(printer *p, const bw_cedar__expr *e, uint32_t depth)
-{
-    static const char *const signs[] = {
-        [BW_CEDAR__AND] = " && ", [BW_CEDAR__OR] = " || ", [BW_CEDAR__EQ] = " == ",
-        [BW_CEDAR__NE] = " != ",  [BW_CEDAR__LT] = " < ",  [BW_CEDAR__LE] = " <= ",
-        [BW_CEDAR__GT] = " > ",   [BW_CEDAR__GE] = " >= ", [BW_CEDAR__IN] = " in ",
-        [BW_CEDAR__ADD] = " + ",  [BW_CEDAR__SUB] = " - ", [BW_CEDAR__MUL] = " * "};
-    put_operand(p, e->child[0], depth);
-    bw_buf_puts(p->out, signs[e->op]);
-    put_operand(p, e->child[1], depth);
-}
-
-static void put_like(printer *p, const bw_cedar__expr *e, uint32_t depth)
-{
-    put_operand(p, e->child[0], depth);
-    bw_buf_puts(p->out, " like ");
-    for (uint32_t i = 0; i < e->u.pattern.n && !full(p); i++) {
-        bw_buf_puts(p->out, i ? "*" : "");
-        if (e->u.pattern.runs[i].len)
-            bw_cedar__string_put(p->out, e->u.pattern.runs[i]);
-    }
-}
-
-static void put_is(printer *p, const bw_cedar__expr *e, uint32_t depth)
-{
-    put_operand(p, e->child[0], depth);
-    bw_buf_puts(p->out, " is ");
-    bw_buf_str(p->out, e->u.names[0]);
-    if (e->n > 1) {
-        bw_buf_puts(p->out, " in ");
-        put_operand(p, e->child[1], depth);
-    }
-}
-
-static void put_expr(printer *p, const bw_cedar__expr *e, uint32_t depth)
-{
-    static const char *const vars[] = {"principal", "action", "resource", "context"};
-    static const char *const slots[] = {"?principal", "?action", "?resource"};
-    if (full(p) || depth > EXPR_DEPTH_MAX) {
-        bw_buf_puts(p->out, "…");
-        return;
-    }
-    switch ((bw_cedar__op)e->op) {
-    case BW_CEDAR__VALUE:
-        put_value(p, &e->u.value);
-        return;
-    case BW_CEDAR__SLOT:
-        bw_buf_puts(p->out, slots[e->which]);
-        return;
-    case BW_CEDAR__VAR:
-        bw_buf_puts(p->out, vars[e->which]);
-        return;
-    case BW_CEDAR__IF:
-        put_if(p, e, depth);
-        return;
-    case BW_CEDAR__NOT:
-    case BW_CEDAR__NEG:
-        bw_buf_putc(p->out, e->op == BW_CEDAR__NOT ? '!' : '-');
-        put_operand(p, e->child[0], depth);
-        return;
-    case BW_CEDAR__IS_EMPTY:
-        put_method(p, e, "isEmpty", depth);
-        return;
-    case BW_CEDAR__CONTAINS:
-        put_method(p, e, "contains", depth);
-        return;
-    case BW_CEDAR__CONTAINS_ALL:
-        put_method(p, e, "containsAll", depth);
-        return;
-    case BW_CEDAR__CONTAINS_ANY:
-        put_method(p, e, "containsAny", depth);
-        return;
-    case BW_CEDAR__HAS_TAG:
-        put_method(p, e, "hasTag", depth);
-        return;
-    case BW_CEDAR__GET_TAG:
-        put_method(p, e, "getTag", depth);
-        return;
-    case BW_CEDAR__GET:
-    case BW_CEDAR__HAS:
-        put_names(p, e, depth);
-        return;
-    case BW_CEDAR__LIKE:
-        put_like(p, e, depth);
-        return;
-    case BW_CEDAR__IS:
-        put_is(p, e, depth);
-        return;
-    case BW_CEDAR__SET_OF:
-        put_list(p, e, 0, '[', ']', depth);
-        return;
-    case BW_CEDAR__RECORD_OF:
-        put_list(p, e, 0, '{', '}', depth);
-        return;
-    case BW_CEDAR__CALL:
-        put_call(p, e, depth);
-        return;
-    case BW_CEDAR__ERROR:
-        bw_buf_puts(p->out, "error");
-        return;
-    default:
-        put_two(p, e, depth);
-    }
-}
-
-void bw_cedar__expr_put(bw_buf *out, const bw_cedar__expr *e)
-{
-    printer p = {out, out->len + EXPR_MAX};
-    put_expr(&p, e, 0);
-}
-
-/* ---- findings ---- */
 void bw_cedar__say(bw_cedar__checker *c, const char *fmt, ...)
 {
     bw_buf *out = &c->message;
@@ -251,13 +17,14 @@ void bw_cedar__say(bw_cedar__checker *c, const char *fmt, ...)
         }
         switch (*++s) {
         case 'e':
-            bw_cedar__expr_put(out, va_arg(args, const bw_cedar__expr *));
+            bw_cedar__put_expr(out, va_arg(args, const bw_cedar__expr *), EXPR_MAX, NULL,
+                               NULL);
             break;
         case 't':
             bw_cedar__type_put(out, va_arg(args, const bw_cedar__type *));
             break;
         case 'n':
-            bw_cedar__string_put(out, va_arg(args, bw_str));
+            bw_cedar__put_string(out, va_arg(args, bw_str), STRING_MAX);
             break;
         case 'u':
             bw_buf_printf(out, "%u", va_arg(args, unsigned));
@@ -357,7 +124,7 @@ const char *bw_cedar_finding_text(bw_ctx *ctx, const bw_cedar_policies *p,
         bw_buf_puts(&b, " (for ");
         bw_buf_str(&b, f->principal);
         bw_buf_puts(&b, ", ");
-        bw_cedar__string_put(&b, f->action.id);
+        bw_cedar__put_string(&b, f->action.id, STRING_MAX);
         bw_buf_puts(&b, ", ");
         bw_buf_str(&b, f->resource);
         bw_buf_putc(&b, ')');
