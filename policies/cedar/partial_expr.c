@@ -626,10 +626,12 @@ static bw_status join(folder *f, const frame *fr, const part *p, part *out)
 /* The frame's node came to p, its first n operands are done with. */
 static bw_status settle(folder *f, uint32_t n, const part *p)
 {
-    part r = *p;
     f->nparts -= n;
     f->nframes--;
-    return push_part(f, &r);
+    if (n == 0)
+        return push_part(f, p);
+    f->parts[f->nparts++] = *p; /* p may be one of those operands */
+    return BW_OK;
 }
 
 /* Whether the type of what p yields, an entity, is known to be another. */
@@ -647,14 +649,13 @@ static bool other_type(const folder *f, const part *p, bw_str type)
 static bw_status decide(folder *f, frame *fr, bool *done)
 {
     const part *p = &f->parts[f->nparts - 1];
-    const part no = error(), false_ = truth(false);
     bw_cedar__op op = (bw_cedar__op)fr->e->op;
     bool logic = op == BW_CEDAR__AND || op == BW_CEDAR__OR;
-    *done = true;
-    if (!logic && op != BW_CEDAR__IF && op != BW_CEDAR__IS) {
-        *done = false;
+    *done = false;
+    if (!logic && op != BW_CEDAR__IF && op != BW_CEDAR__IS)
         return BW_OK;
-    }
+    const part no = error(), false_ = truth(false);
+    *done = true;
     bool fits = p->kind == (op == BW_CEDAR__IS ? BW_CEDAR__ENTITY : BW_CEDAR__BOOL);
     if (failed(p) || (p->known && !fits))
         return settle(f, 1, &no);
@@ -672,6 +673,15 @@ static bw_status decide(folder *f, frame *fr, bool *done)
     return BW_OK;
 }
 
+static part leaf(const folder *f, const bw_cedar__expr *e)
+{
+    if (e->op == BW_CEDAR__VALUE)
+        return known(e->u.value, e);
+    if (e->which != BW_CEDAR__RESOURCE)
+        return known(f->run.vars[e->which], NULL);
+    return (part){.total = true, .kind = BW_CEDAR__ENTITY, .e = e};
+}
+
 /* After all operands. */
 static bw_status reduce(folder *f, const frame *fr)
 {
@@ -681,13 +691,8 @@ static bw_status reduce(folder *f, const frame *fr)
     bw_cedar__op op = (bw_cedar__op)e->op;
     switch (op) {
     case BW_CEDAR__VALUE:
-        r = known(e->u.value, e);
-        break;
     case BW_CEDAR__VAR:
-        if (e->which != BW_CEDAR__RESOURCE)
-            r = known(f->run.vars[e->which], NULL);
-        else
-            r = (part){.total = true, .kind = BW_CEDAR__ENTITY, .e = e};
+        r = leaf(f, e);
         break;
     case BW_CEDAR__SLOT:
     case BW_CEDAR__ERROR:
@@ -744,7 +749,13 @@ bw_status bw_cedar__fold(folder *f, const bw_cedar__expr *e, bool checked, part 
         if (done)
             continue;
         uint32_t i = fr->i++;
-        TRY(push_frame(f, fr->e->child[i], insists(fr, i)));
+        const bw_cedar__expr *child = fr->e->child[i];
+        if (child->op == BW_CEDAR__VALUE || child->op == BW_CEDAR__VAR) {
+            const part p = leaf(f, child); /* every other node: no frame for it */
+            TRY(push_part(f, &p));
+        } else {
+            TRY(push_frame(f, child, insists(fr, i)));
+        }
     }
     assert(f->nparts == 1);
     *out = f->parts[0];
