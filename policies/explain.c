@@ -99,6 +99,7 @@ bw_status bw_explain__nearest(bw_explaining *x, bw_cedar_trace *t, size_t most,
             return st;
         if (r.scope_fits && shown && r.satisfied != BW_CEDAR_TRUE)
             list[found++] = (bw_near){i, r.failing};
+        *all = *all && shown; /* what is left out could be a way */
     }
     if (found)
         qsort(list, found, sizeof *list, near_cmp);

@@ -118,7 +118,8 @@ typedef struct bw_explanation { /* in ctx's arena */
     const char *const *who;    /* by set and change: who[i * BW_EXPLAIN_CHANGES_CAP + k] */
     size_t nsets;
     uint32_t tried, changes_max;
-    bool complete; /* every candidate of up to changes_max (or the found) size was tried */
+    bool complete; /* every candidate of up to changes_max (or the found) size was tried, and no
+                      permit had to be left out */
 } bw_explanation;
 
 BW_MUST_USE bw_status bw_explain(bw_ctx *ctx, bw_authority *a, const bw_explain_ask *ask,
