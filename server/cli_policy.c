@@ -10,10 +10,12 @@ static const char policy_usage[] =
     "Usage: bailiwick policy check FILE [--data DIR | --config FILE] [--set name=value]\n"
     "       bailiwick policy test FILE… (its own --help)\n"
     "       bailiwick policy replay CANDIDATE.cedar (its own --help)\n"
+    "       bailiwick policy put FILE --url URL --key-file FILE (its own --help)\n"
     "       bailiwick policy packs, bailiwick policy compose NAME… (their own --help)\n"
     "check: FILE is a policy set that this cell would accept.\n"
     "test: asks a policy set the questions of test files and compares the answers.\n"
     "replay: what a set would have changed in the requests of the log.\n"
+    "put: makes a set the running cell's.\n"
     "packs: which packs of rules there are.  compose: some of them as one set.\n";
 
 bw_status bw_policy_bench_open(bw_ctx *ctx, bw_config *c, const char *dir,
@@ -116,7 +118,7 @@ int bw_cli_policy(int argc, char **argv)
         const char *word;
         int (*run)(int argc, char **argv);
     } words[] = {{"check", policy_check}, {"test", bw_cli_policy_test},
-                 {"replay", bw_cli_policy_replay},
+                 {"replay", bw_cli_policy_replay}, {"put", bw_cli_policy_put},
                  {"packs", bw_cli_packs}, {"compose", bw_cli_packs}};
     for (size_t i = 0; argc > 1 && i < sizeof words / sizeof words[0]; i++)
         if (strcmp(argv[1], words[i].word) == 0 &&

@@ -465,3 +465,36 @@ def test_self__holds_while_rules_change_and_after_kills(cell):
 def cell_events(c):
     with open(os.path.join(c.data, "audit", "00000001.jsonl"), "rb") as f:
         return f.read().count(b"\n")
+
+
+def test_walk__check_test_replay_put_explain(cell, tmp_path):
+    """The README's walk for a data-protection officer, as it stands there."""
+    k = made(cell)
+    key, ana = write(cell, "admin", cell.admin_key), write(cell, "ana", k["ana"])
+    at = ["--url", cell.url, "--key-file", key]
+    new = write(cell, "new.cedar", BASE + '@id("no-secrets") forbid (principal, action == Bw::Action::"Query", '
+                'resource is Bw::DataClass) when { resource.sensitivity == 5 };\n')
+    write(cell, "cases.json", json.dumps({
+        "principals": {"ana": {"tenant": "acme", "seat": "FR", "clearance": 3}}, "classes": {"secret": SECRET},
+        "cases": [{"name": "a secret stays one", "principal": "ana", "action": "Query", "class": "secret",
+                   "expect": {"decision": "deny", "policies": ["no-secrets"]}}]}))
+    run = lambda *words: cell.cli(*words)
+    r = run("policy", "check", new)
+    assert r.returncode == 0, r.stderr
+    r = run("policy", "test", os.path.join(cell.data, "cases.json"), "--policies", new)
+    assert (r.returncode, r.stdout) == (0, "1 passed, 0 failed\n"), r.stdout + r.stderr
+    r = run("policy", "replay", new, *at, "--last", "4")
+    assert r.returncode == 0 and "0 turn to allow and 4 to deny" in r.stdout, r.stdout + r.stderr
+    bad = write(cell, "bad.cedar", BASE + "permit (principal, action, resource) when { context.nope };")
+    r = run("policy", "put", bad, *at)
+    assert r.returncode == 1 and "refused (422)" in r.stderr and "nope" in r.stderr
+    r = run("policy", "put", write(cell, "shut.cedar", OWN), *at)
+    assert r.returncode == 1 and "refused (409)" in r.stderr
+    assert cell.get("/v1/policies").json()["policies"] == BASE
+    r = run("policy", "put", new, *at)
+    assert r.returncode == 0 and r.stdout == "in force: %s\n" % cell.get("/v1/policies").json()["digest"], r.stderr
+    r = run("explain", "Query", "--url", cell.url, "--key-file", ana, "--label", "regimes=gdpr", "--label", "residency=EEA",
+            "--label", "sensitivity=5", "--label", "purposes=analysis")
+    assert "no-secrets" in r.stdout, r.stdout + r.stderr
+    for words in ([], ["x", "--nope"], ["x", "y"]):
+        assert run("policy", "put", *words).returncode == 2
