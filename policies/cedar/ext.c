@@ -23,8 +23,8 @@ static const fn_row table[BW_CEDAR__FN_COUNT] = {
     [BW_CEDAR__FN_LESS_THAN] = {"lessThan", true, 2, {DEC, DEC}, BOO},
     [BW_CEDAR__FN_LESS_THAN_OR_EQUAL] = {"lessThanOrEqual", true, 2, {DEC, DEC}, BOO},
     [BW_CEDAR__FN_GREATER_THAN] = {"greaterThan", true, 2, {DEC, DEC}, BOO},
-    [BW_CEDAR__FN_GREATER_THAN_OR_EQUAL] = {"greaterThanOrEqual", true, 2, {DEC, DEC},
-                                            BOO},
+    [BW_CEDAR__FN_GREATER_THAN_OR_EQUAL] =
+        {"greaterThanOrEqual", true, 2, {DEC, DEC}, BOO},
     [BW_CEDAR__FN_IS_IPV4] = {"isIpv4", true, 1, {IPA, IPA}, BOO},
     [BW_CEDAR__FN_IS_IPV6] = {"isIpv6", true, 1, {IPA, IPA}, BOO},
     [BW_CEDAR__FN_IS_LOOPBACK] = {"isLoopback", true, 1, {IPA, IPA}, BOO},

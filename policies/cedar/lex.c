@@ -4,10 +4,10 @@
 
 #include <stdio.h>
 
-void bw_cedar__line_column(bw_str text, size_t at, size_t *line, size_t *column)
+void bw_cedar__line_column(bw_str text, size_t from, size_t at, size_t *line,
+                           size_t *column)
 {
-    *line = *column = 1;
-    for (size_t i = 0; i < at && i < text.len; i++) {
+    for (size_t i = from; i < at && i < text.len; i++) {
         unsigned char c = (unsigned char)text.ptr[i];
         if (c == '\n') {
             ++*line;
@@ -20,10 +20,10 @@ void bw_cedar__line_column(bw_str text, size_t at, size_t *line, size_t *column)
 
 bw_status bw_cedar__lex_fail(const bw_cedar__lex *lx, size_t at, const char *fmt, ...)
 {
-    size_t line, column;
+    size_t line = 1, column = 1;
     char what[160];
     va_list ap;
-    bw_cedar__line_column(lx->text, at, &line, &column);
+    bw_cedar__line_column(lx->text, 0, at, &line, &column);
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);

@@ -49,8 +49,10 @@ static inline bool bw_cedar__lex_is_word(const bw_cedar__lex *lx, const char *wo
 BW_MUST_USE bw_status bw_cedar__lex_take(bw_cedar__lex *lx, char punct, bool *taken);
 /* Takes it or fails with "expected X". */
 BW_MUST_USE bw_status bw_cedar__lex_want(bw_cedar__lex *lx, char punct);
-/* Of byte `at`, both from 1; columns are characters. */
-void bw_cedar__line_column(bw_str text, size_t at, size_t *line, size_t *column);
+/* Where byte `at` is, when *line and *column (from 1, in characters) are those of byte
+ * `from`. */
+void bw_cedar__line_column(bw_str text, size_t from, size_t at, size_t *line,
+                           size_t *column);
 /* BW_EINVALID with line and column of byte `at`. */
 bw_status bw_cedar__lex_fail(const bw_cedar__lex *lx, size_t at, const char *fmt, ...)
     BW_PRINTF(3, 4);

@@ -180,6 +180,12 @@ static int by_str(const void *a, const void *b)
     return bw_str_cmp(*(const bw_str *)a, *(const bw_str *)b);
 }
 
+static int by_u32(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
 static void sort(void *items, size_t n, size_t size,
                  int (*cmp)(const void *, const void *))
 {
@@ -461,6 +467,7 @@ static bw_status close_types(resolver *r)
             return bw_fail_nomem(r->ctx);
         if (count)
             memcpy(kept, list, count * sizeof *kept);
+        sort(kept, count, sizeof *kept, by_u32);
         r->s->types[i].ancestors = kept;
         r->s->types[i].nancestors = count;
     }

@@ -64,8 +64,8 @@ static const bw_cedar__type *join_records(bw_cedar__joiner *j, const bw_cedar__t
         j->memory = true;
         return NULL;
     }
-    *t = (bw_cedar__type){
-        .kind = BW_CEDAR__RECORD, .attrs = attrs, .nattrs = a->nattrs};
+    *t =
+        (bw_cedar__type){.kind = BW_CEDAR__RECORD, .attrs = attrs, .nattrs = a->nattrs};
     return t;
 }
 

@@ -20,15 +20,15 @@ static inline bool bw_cedar__type_is_bool(const bw_cedar__type *t)
 }
 
 /* The least type that holds the values of both (strict: language description, section
- * 8), or NULL when there is none, or no memory: then *memory is set. New types are built
- * in pool's arena. *steps grows by the work done; above `most` NULL comes back. */
+ * 8), or NULL when there is none, or no memory: then *memory is set. New types are
+ * built in pool's arena. *steps grows by the work done; above `most` NULL comes back.
+ */
 typedef struct bw_cedar__joiner {
     bw_ctx *pool;
     uint64_t *steps, most;
     bool memory;
 } bw_cedar__joiner;
-const bw_cedar__type *bw_cedar__type_join(bw_cedar__joiner *j,
-                                          const bw_cedar__type *a,
+const bw_cedar__type *bw_cedar__type_join(bw_cedar__joiner *j, const bw_cedar__type *a,
                                           const bw_cedar__type *b);
 
 /* As a schema would write it, cut after some hundred bytes. */

@@ -216,7 +216,8 @@ bw_status bw_cedar_policies_validate(bw_ctx *ctx, const bw_cedar_policies *p,
                                      bw_cedar_validation *out)
 {
     bw_cedar_validation result = {.valid = true};
-    checker c = {.ctx = ctx, .set = p, .schema = s, .out = &result};
+    checker c = {
+        .ctx = ctx, .set = p, .schema = s, .out = &result, .line = 1, .column = 1};
     c.options = options ? *options : (bw_cedar_validate_options){.level = -1};
     if (c.options.findings_max == 0)
         c.options.findings_max = BW_CEDAR_FINDINGS_DEFAULT;

@@ -1,5 +1,5 @@
-/* Inside the validator: a policy's conditions in the few operators that have typing rules
- * of their own, and the state of typing them in one request environment. */
+/* Inside the validator: a policy's conditions in the few operators that have typing
+ * rules of their own, and the state of typing them in one request environment. */
 #ifndef BW_CEDAR_VALIDATE_H
 #define BW_CEDAR_VALIDATE_H
 #include "ast.h"
@@ -13,7 +13,8 @@ enum {
 
 /* ---- a policy made ready: validate_lower.c ---- */
 /* `a != b` is !(a == b), `a > b` is !(a <= b), `a >= b` is !(a < b), `e has a.b` is
- * e has a && e.a has b, `e is T in x` is e is T && e in x: no other operators are left. */
+ * e has a && e.a has b, `e is T in x` is e is T && e in x: no other operators are left.
+ */
 typedef struct bw_cedar__vnode {
     uint8_t op;      /* bw_cedar__op */
     uint8_t which;   /* VAR, CALL */
@@ -21,12 +22,12 @@ typedef struct bw_cedar__vnode {
     uint32_t shape;  /* the same number for what is written alike */
     uint32_t grants; /* HAS, HAS_TAG: the capability that holds where they are true;
                         GET, GET_TAG: the one they need if there is no other reason */
-    const uint32_t *child;         /* numbers of nodes */
-    const uint32_t *order;         /* RECORD_OF: children by name */
-    bw_str name;                   /* GET, HAS, IS */
-    const bw_cedar__type *type;    /* VALUE; NULL: of an undeclared type */
-    bool undeclared;               /* VALUE, IS: names what the schema does not declare */
-    const bw_cedar__expr *source;  /* what it was made from */
+    const uint32_t *child;      /* numbers of nodes */
+    const uint32_t *order;      /* RECORD_OF: children by name */
+    bw_str name;                /* GET, HAS, IS */
+    const bw_cedar__type *type; /* VALUE; NULL: of an undeclared type */
+    bool undeclared;            /* VALUE, IS: names what the schema does not declare */
+    const bw_cedar__expr *source; /* what it was made from */
 } bw_cedar__vnode;
 
 typedef struct bw_cedar__vpolicy {
@@ -74,6 +75,8 @@ typedef struct bw_cedar__checker {
     uint64_t steps;
     bw_buf message; /* of the finding under way */
 
+    size_t start, line, column; /* where a policy begins, for the places in it */
+
     bool failed;    /* this policy has an error */
     uint32_t index; /* the policy */
     const bw_cedar__policy *policy;
@@ -102,7 +105,8 @@ BW_MUST_USE bw_status bw_cedar__check_condition(bw_cedar__checker *c, uint32_t n
 BW_MUST_USE bw_status bw_cedar__hold(bw_cedar__checker *c, uint32_t shape);
 void bw_cedar__drop(bw_cedar__checker *c, uint32_t mark);
 
-/* The rule of an operator that always has all its children evaluated; args are theirs. */
+/* The rule of an operator that always has all its children evaluated; args are theirs.
+ */
 BW_MUST_USE bw_status bw_cedar__check_rule(bw_cedar__checker *c,
                                            const bw_cedar__vnode *v,
                                            const bw_cedar__typed *args,

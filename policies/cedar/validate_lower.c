@@ -189,11 +189,12 @@ static bw_status add_logic(lowering *l, const bw_cedar__expr *e, const uint32_t 
         return add(l, (vnode){.op = e->op, .n = 2, .source = e}, child, out);
     bool x = a->type->kind == BW_CEDAR__TRUE, y = b->type->kind == BW_CEDAR__TRUE,
          is = e->op == BW_CEDAR__AND ? x && y : x || y;
-    return add(l,
-               (vnode){.op = BW_CEDAR__VALUE,
-                       .source = e,
-                       .type = bw_cedar__type_of(is ? BW_CEDAR__TRUE : BW_CEDAR__FALSE)},
-               NULL, out);
+    return add(
+        l,
+        (vnode){.op = BW_CEDAR__VALUE,
+                .source = e,
+                .type = bw_cedar__type_of(is ? BW_CEDAR__TRUE : BW_CEDAR__FALSE)},
+        NULL, out);
 }
 
 static bw_status add_not(lowering *l, const bw_cedar__expr *e, bw_cedar__op op,
@@ -264,8 +265,7 @@ static bw_status add_record(lowering *l, const bw_cedar__expr *e, const uint32_t
         order[i] = names[i].at;
     bw_arena_release(l->ctx, mark);
     return add(
-        l,
-        (vnode){.op = BW_CEDAR__RECORD_OF, .n = e->n, .order = order, .source = e},
+        l, (vnode){.op = BW_CEDAR__RECORD_OF, .n = e->n, .order = order, .source = e},
         child, out);
 }
 

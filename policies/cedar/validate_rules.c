@@ -176,10 +176,16 @@ bool bw_cedar__type_below(const bw_cedar_schema *s, bw_str name, bw_str above)
     uint32_t t = bw_cedar__schema_type(s, name), to = bw_cedar__schema_type(s, above);
     if (t == BW_CEDAR__NO_TYPE || to == BW_CEDAR__NO_TYPE)
         return false;
-    for (uint32_t i = 0; i < s->types[t].nancestors; i++)
-        if (s->types[t].ancestors[i] == to)
-            return true;
-    return false;
+    const bw_cedar__entity_type *e = &s->types[t];
+    uint32_t lo = 0, hi = e->nancestors;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (e->ancestors[mid] < to)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < e->nancestors && e->ancestors[lo] == to;
 }
 
 bool bw_cedar__action_below(const bw_cedar_schema *s, const bw_cedar__object *action,

@@ -17,8 +17,8 @@ void bw_cedar__say(bw_cedar__checker *c, const char *fmt, ...)
         }
         switch (*++s) {
         case 'e':
-            bw_cedar__put_expr(out, va_arg(args, const bw_cedar__expr *), EXPR_MAX, NULL,
-                               NULL);
+            bw_cedar__put_expr(out, va_arg(args, const bw_cedar__expr *), EXPR_MAX,
+                               NULL, NULL);
             break;
         case 't':
             bw_cedar__type_put(out, va_arg(args, const bw_cedar__type *));
@@ -36,18 +36,34 @@ void bw_cedar__say(bw_cedar__checker *c, const char *fmt, ...)
     va_end(args);
 }
 
-/* Where it is in the set's text; a policy that came as JSON has no place in it. */
-static bool place(const bw_cedar__checker *c, const bw_cedar__expr *source, size_t *out)
+/* Where it is in the set's text; false: a policy that came as JSON has no place in it.
+ */
+static bool place(bw_cedar__checker *c, const bw_cedar__expr *source, size_t *out)
 {
     const bw_str text = c->set->text;
     uintptr_t at = (uintptr_t)c->policy->text.ptr, from = (uintptr_t)text.ptr;
     if (at < from || at >= from + text.len)
         return false;
     *out = source ? source->offset : at - from;
-    for (; source && source->n > 0; source = source->child[0]) /* left of the operator */
+    for (; source && source->n > 0; source = source->child[0]) { /* left of operators */
         if (source->child[0]->offset < *out)
             *out = source->child[0]->offset;
+        c->steps++;
+    }
     return true;
+}
+
+/* A long text is gone through once for the policies, and from there for each finding.
+ */
+static void count_lines(bw_cedar__checker *c, bw_cedar_finding *f)
+{
+    size_t start = (size_t)(c->policy->text.ptr - c->set->text.ptr);
+    assert(c->start <= start && start <= f->offset);
+    bw_cedar__line_column(c->set->text, c->start, start, &c->line, &c->column);
+    c->start = start;
+    f->line = c->line;
+    f->column = c->column;
+    bw_cedar__line_column(c->set->text, start, f->offset, &f->line, &f->column);
 }
 
 static bool reported(const bw_cedar__checker *c, size_t offset)
@@ -66,9 +82,8 @@ static bw_status room(bw_cedar__checker *c)
     if (n < c->cap)
         return BW_OK;
     uint32_t cap = c->cap ? c->cap * 2 : 8;
-    void *grown =
-        bw_arena_grow(c->ctx, c->findings, n * sizeof *c->findings,
-                      cap * sizeof *c->findings);
+    void *grown = bw_arena_grow(c->ctx, c->findings, n * sizeof *c->findings,
+                                cap * sizeof *c->findings);
     if (!grown)
         return bw_fail_nomem(c->ctx);
     c->findings = grown;
@@ -97,7 +112,7 @@ bw_status bw_cedar__report(bw_cedar__checker *c, bool warning,
     if (bw_arena_str(c->ctx, bw_buf_view(&c->message), &f.message) != BW_OK)
         return bw_fail_nomem(c->ctx);
     if (placed)
-        bw_cedar__line_column(c->set->text, f.offset, &f.line, &f.column);
+        count_lines(c, &f);
     if (c->in_env) {
         f.action = (bw_cedar_uid){c->action->type, c->action->id};
         f.principal = c->var[BW_CEDAR__PRINCIPAL].name;

@@ -180,9 +180,8 @@ static bw_status step_or(checker *c, frame *f)
         TRY(restore(c, f));
     else
         intersect(c, f);
-    return finish_bool(c, f,
-                       a == BW_CEDAR__FALSE || b == BW_CEDAR__TRUE ? b
-                                                                   : BW_CEDAR__BOOL);
+    return finish_bool(
+        c, f, a == BW_CEDAR__FALSE || b == BW_CEDAR__TRUE ? b : BW_CEDAR__BOOL);
 }
 
 static bw_status step_if(checker *c, frame *f)

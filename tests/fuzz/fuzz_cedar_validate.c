@@ -1,7 +1,8 @@
 /* Validation of any set: against a fixed schema, and against one that comes with it
- * (after the first '#'). Never a crash; the same verdict twice; what a lower level takes
- * a higher one takes too. And the theorem behind it all: a set that validates at some
- * level makes no error on requests and entities that conform, but for overflows. */
+ * (after the first '#'). Never a crash; the same verdict twice; what a lower level
+ * takes a higher one takes too. And the theorem behind it all: a set that validates at
+ * some level makes no error on requests and entities that conform, but for overflows.
+ */
 #include <policies/cedar/ast.h>
 
 #include <stdio.h>
@@ -21,15 +22,18 @@ static const char schema_text[] =
     "entity G in [G]; entity E enum [\"x\", \"y\"];"
     "entity U in [G] = { n: Long, s?: String, on: Bool, u: U, e: E, r: { x: Long, y?: "
     "Set<String> }, f: Set<U>, d?: datetime } tags Set<String>;"
-    "entity D in [D, G] = { o: U, ip: ipaddr, c: decimal, t: duration, l?: { a?: { b: U "
+    "entity D in [D, G] = { o: U, ip: ipaddr, c: decimal, t: duration, l?: { a?: { b: "
+    "U "
     "} } } tags Long;"
     "action all; action x in [all] appliesTo { principal: [U, G], resource: [U, D], "
     "context: { n: Long, s?: String, w: U, b: Bool } };"
     "action y in [all] appliesTo { principal: U, resource: D };";
 static const char store_text[] =
-    "[{\"uid\":{\"type\":\"U\",\"id\":\"a\"},\"attrs\":{\"n\":1,\"s\":\"x\",\"on\":true,"
+    "[{\"uid\":{\"type\":\"U\",\"id\":\"a\"},\"attrs\":{\"n\":1,\"s\":\"x\",\"on\":"
+    "true,"
     "\"u\":{\"type\":\"U\",\"id\":\"b\"},\"e\":{\"type\":\"E\",\"id\":\"x\"},\"r\":{"
-    "\"x\":1,\"y\":[\"q\"]},\"f\":[{\"type\":\"U\",\"id\":\"b\"}],\"d\":\"2024-01-01\"},"
+    "\"x\":1,\"y\":[\"q\"]},\"f\":[{\"type\":\"U\",\"id\":\"b\"}],\"d\":\"2024-01-01\"}"
+    ","
     "\"parents\":[{\"type\":\"G\",\"id\":\"g\"}],\"tags\":{\"t\":[\"v\"]}},"
     "{\"uid\":{\"type\":\"U\",\"id\":\"b\"},\"attrs\":{\"n\":-5,\"on\":false,\"u\":{"
     "\"type\":\"U\",\"id\":\"a\"},\"e\":{\"type\":\"E\",\"id\":\"y\"},\"r\":{\"x\":0},"
@@ -38,8 +42,10 @@ static const char store_text[] =
     "{\"uid\":{\"type\":\"E\",\"id\":\"x\"},\"attrs\":{},\"parents\":[]},"
     "{\"uid\":{\"type\":\"E\",\"id\":\"y\"},\"attrs\":{},\"parents\":[]},"
     "{\"uid\":{\"type\":\"D\",\"id\":\"d\"},\"attrs\":{\"o\":{\"type\":\"U\",\"id\":"
-    "\"a\"},\"ip\":\"10.0.0.1\",\"c\":\"1.5\",\"t\":\"1h\",\"l\":{\"a\":{\"b\":{\"type\":"
-    "\"U\",\"id\":\"b\"}}}},\"parents\":[{\"type\":\"G\",\"id\":\"g\"}],\"tags\":{\"t\":"
+    "\"a\"},\"ip\":\"10.0.0.1\",\"c\":\"1.5\",\"t\":\"1h\",\"l\":{\"a\":{\"b\":{"
+    "\"type\":"
+    "\"U\",\"id\":\"b\"}}}},\"parents\":[{\"type\":\"G\",\"id\":\"g\"}],\"tags\":{"
+    "\"t\":"
     "1}},"
     "{\"uid\":{\"type\":\"D\",\"id\":\"e\"},\"attrs\":{\"o\":{\"type\":\"U\",\"id\":"
     "\"b\"},\"ip\":\"::1\",\"c\":\"0.0\",\"t\":\"-1h\",\"l\":{}},\"parents\":[]}]";
@@ -82,8 +88,10 @@ static void check_sound(const bw_cedar_policies *p)
     static const struct {
         const char *type[2], *id[2], *action;
         int context;
-    } rows[] = {{{"U", "D"}, {"a", "d"}, "x", 0}, {{"U", "D"}, {"b", "e"}, "x", 1},
-                {{"G", "U"}, {"g", "a"}, "x", 0}, {{"U", "U"}, {"b", "b"}, "x", 1},
+    } rows[] = {{{"U", "D"}, {"a", "d"}, "x", 0},
+                {{"U", "D"}, {"b", "e"}, "x", 1},
+                {{"G", "U"}, {"g", "a"}, "x", 0},
+                {{"U", "U"}, {"b", "b"}, "x", 1},
                 {{"U", "D"}, {"a", "e"}, "y", 2}};
     bool can = false;
     for (uint32_t i = 0; i < p->n && !can; i++)

@@ -5,7 +5,8 @@
 
 static const char schema_text[] =
     "entity G in [G]; entity Other; entity E enum [\"x\", \"y\"];\n"
-    "entity U in [G] = { n: Long, name: String, on: Bool, s?: String, boss: U, kind: E,\n"
+    "entity U in [G] = { n: Long, name: String, on: Bool, s?: String, boss: U, kind: "
+    "E,\n"
     "  rec: { x: Long, y?: Long }, opt?: { deep?: { z: Bool } }, set: Set<Long>,\n"
     "  friends: Set<U> } tags Set<String>;\n"
     "entity D in [D] = { owner: U, ip: ipaddr, dec: decimal, at: datetime, for: "
@@ -245,7 +246,8 @@ static void test_rules__extensions(void **state)
         {"resource.dec.lessThan(decimal(\"1.0\"))", true},
         {"resource.dec.lessThan(1)", false},
         {"decimal(\"1\") == resource.dec", false},
-        {"resource.at.offset(duration(\"1h\")).toDate() == datetime(\"2024-01-01\")", true},
+        {"resource.at.offset(duration(\"1h\")).toDate() == datetime(\"2024-01-01\")",
+         true},
         {"resource.at.offset(resource.at) == resource.at", false},
         {"resource.at.durationSince(resource.at).toHours() + 1 == 2", true},
         {"resource.for.toHours() == resource.for", false},
@@ -290,11 +292,13 @@ static void test_capabilities__pass_where_they_hold(void **state)
          false},
         {"(principal has s || false) && principal.s == \"a\"", true},
         {"(false || principal has s) && principal.s == \"a\"", true},
-        {"(principal has s || context.b && principal has s) && principal.s == \"a\"", true},
+        {"(principal has s || context.b && principal has s) && principal.s == \"a\"",
+         true},
         {"(principal has s || principal has opt) && principal.s == \"a\"", false},
         {"if principal has s then principal.s == \"a\" else true", true},
         {"if principal has s then true else principal.s == \"a\"", false},
-        {"(if principal has s then context.b else false) && principal.s == \"a\"", false},
+        {"(if principal has s then context.b else false) && principal.s == \"a\"",
+         false},
         {"(if context.b then principal has s else principal has s) && principal.s == "
          "\"a\"",
          true},
@@ -321,7 +325,8 @@ static void test_capabilities__pass_where_they_hold(void **state)
          false},
         {"{a: principal, b: 1}.a has s && {b: 1, a: principal}.a.s == \"a\"", true},
         {"{a: principal, b: 1}.a has s && {b: 2, a: principal}.a.s == \"a\"", false},
-        {"(if principal.n > 1 then principal else principal) has s && (if !(principal.n "
+        {"(if principal.n > 1 then principal else principal) has s && (if "
+         "!(principal.n "
          "<= 1) then principal else principal).s == \"a\"",
          true},
         /* tags */
@@ -364,9 +369,11 @@ static void test_scopes__must_fit_some_request(void **state)
         {"permit(principal == Usr::\"a\", action, resource);", false},
         {"permit(principal in E::\"z\", action, resource);", false},
         {"permit(principal, action == Action::\"nope\", resource);", false},
-        {"permit(principal, action in [Action::\"read\", N::Action::\"nope\"], resource);",
+        {"permit(principal, action in [Action::\"read\", N::Action::\"nope\"], "
+         "resource);",
          false},
-        {"permit(principal, action in [Action::\"read\", N::Action::\"act\"], resource);",
+        {"permit(principal, action in [Action::\"read\", N::Action::\"act\"], "
+         "resource);",
          false}, /* a set of two types */
         {"permit(principal, action in [], resource);", false},
         {"permit(principal, action == Action::\"all\", resource);", false},
@@ -381,13 +388,15 @@ static void test_scopes__must_fit_some_request(void **state)
         {"permit(principal, action, resource in U::\"u\");", true},
         {"permit(principal, action == N::Action::\"act\", resource is D);", false},
         /* typed for every kind of request, but only for those that fit */
-        {"permit(principal, action in Action::\"all\", resource) when { resource.owner == "
+        {"permit(principal, action in Action::\"all\", resource) when { resource.owner "
+         "== "
          "principal };",
          false},
         {"permit(principal, action in Action::\"all\", resource is D) when { "
          "resource.owner == principal };",
          true},
-        {"permit(principal, action in Action::\"all\", resource) when { resource is D && "
+        {"permit(principal, action in Action::\"all\", resource) when { resource is D "
+         "&& "
          "resource.owner == principal };",
          true},
         {"permit(principal, action, resource) when { context.b };", false},
@@ -397,11 +406,14 @@ static void test_scopes__must_fit_some_request(void **state)
 
 static void test_templates__take_any_entity_that_fits(void **state)
 {
-#define LINK(template, slot, type, id)                                                \
-    "{\"staticPolicies\":{},\"templates\":{\"t\":{\"effect\":\"permit\",\"principal\":" \
-    template ",\"action\":{\"op\":\"All\"},\"resource\":{\"op\":\"All\"},"             \
-    "\"conditions\":[]}},\"templateLinks\":[{\"templateId\":\"t\",\"newId\":\"l\","    \
-    "\"values\":{\"" slot "\":{\"type\":\"" type "\",\"id\":\"" id "\"}}}]}"
+#define LINK(template, slot, type, id)                                             \
+    "{\"staticPolicies\":{},\"templates\":{\"t\":{\"effect\":\"permit\","          \
+    "\"principal\":" template ",\"action\":{\"op\":\"All\"},\"resource\":{\"op\":" \
+                              "\"All\"},"                                          \
+                              "\"conditions\":[]}},\"templateLinks\":[{"           \
+                              "\"templateId\":\"t\",\"newId\":\"l\","              \
+                              "\"values\":{\"" slot "\":{\"type\":\"" type         \
+                              "\",\"id\":\"" id "\"}}}]}"
 #define IN_SLOT "{\"op\":\"in\",\"slot\":\"?principal\"}"
 #define IS_SLOT "{\"op\":\"is\",\"entity_type\":\"U\",\"in\":{\"slot\":\"?principal\"}}"
     static const row rows[] = {
@@ -426,22 +438,24 @@ static void test_findings__say_where_what_and_for_whom(void **state)
 {
     world *w = *state;
     bw_cedar_policies *p;
-    bw_cedar_validation v = check(
-        w,
-        "permit(principal, action, resource);\n"
-        "@id(\"second\") permit(principal, action in Action::\"all\", resource)\n"
-        "when { \"é\" == \"\" || principal.n > principal.name }\n"
-        "when { principal has n && principal.s == \"a\" };\n"
-        "forbid(principal == Nope::\"a\", action, resource);\n"
-        "forbid(principal, action, resource) when { context.b && false };",
-        -1, &p);
+    bw_cedar_validation v =
+        check(w,
+              "permit(principal, action, resource);\n"
+              "@id(\"second\") permit(principal, action in Action::\"all\", resource)\n"
+              "when { \"é\" == \"\" || principal.n > principal.name }\n"
+              "when { principal has n && principal.s == \"a\" };\n"
+              "forbid(principal == Nope::\"a\", action, resource);\n"
+              "forbid(principal, action, resource) when { context.b && false };",
+              -1, &p);
     static const char *const want[] = {
         "second, 3:35: `principal.name` has type String, Long is wanted (for U, "
         "\"read\", D)",
-        "second, 4:27: `principal.s`: attribute \"s\" of U is optional; ask `has` before, "
+        "second, 4:27: `principal.s`: attribute \"s\" of U is optional; ask `has` "
+        "before, "
         "in the same words (for U, \"read\", D)",
         "second, 3:21: `principal.n`: G has no attribute \"n\" (for G, \"edit\", D)",
-        "second, 3:35: `principal.name`: G has no attribute \"name\" (for G, \"edit\", D)",
+        "second, 3:35: `principal.name`: G has no attribute \"name\" (for G, \"edit\", "
+        "D)",
         "policy2, 5:1: the schema declares no entity type \"Nope\"",
         "policy3, 6:44: `context.b`: {} has no attribute \"b\" (for U, \"edit\", D)",
     };
@@ -450,7 +464,8 @@ static void test_findings__say_where_what_and_for_whom(void **state)
     for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
         bool found = false;
         for (size_t i = 0; i < v.nfindings; i++)
-            found |= strcmp(bw_cedar_finding_text(w->ctx, p, &v.findings[i]), want[k]) == 0;
+            found |=
+                strcmp(bw_cedar_finding_text(w->ctx, p, &v.findings[i]), want[k]) == 0;
         if (!found)
             fail_msg("%s", want[k]);
     }
@@ -495,12 +510,14 @@ static void test_findings__are_kept_up_to_a_number(void **state)
 {
     world *w = *state;
     bw_cedar_policies *p = policies_of(
-        w->ctx, "permit(principal, action == Action::\"read\", resource) when { 1 + \"a\" == "
-                "2 && 1 + \"b\" == 2 && 1 + \"c\" == 2 };");
+        w->ctx,
+        "permit(principal, action == Action::\"read\", resource) when { 1 + \"a\" == "
+        "2 && 1 + \"b\" == 2 && 1 + \"c\" == 2 };");
     for (uint32_t most = 1; most < 5; most++) {
         bw_cedar_validate_options o = {.level = -1, .findings_max = most};
         bw_cedar_validation v;
-        assert_int_equal(bw_cedar_policies_validate(w->ctx, p, w->schema, &o, &v), BW_OK);
+        assert_int_equal(bw_cedar_policies_validate(w->ctx, p, w->schema, &o, &v),
+                         BW_OK);
         assert_int_equal(v.nfindings, most < 3 ? most : 3);
         assert_true(v.more == (most < 3) && !v.valid);
     }
@@ -521,7 +538,8 @@ static void test_findings__write_expressions_short(void **state)
         {"(principal.name like \"a*b\\*\\n\\\"\") + 1 == 2",
          "`principal.name like \"a*b\\*\\u{a}\\\"\"`"},
         {"\"\\u{1}\\n\\\"\\0é*\" && true", "`\"\\u{1}\\u{a}\\\"\\u{0}é*\"`"},
-        {"\"0123456789012345678901234567890123456789012345678901234567890123456789012345678"
+        {"\"012345678901234567890123456789012345678901234567890123456789012345678901234"
+         "5678"
          "é\" && true",
          "012345678...`"},
         {"[[[[1, 2, 3]]]].contains([[[\"a\"]]])",
@@ -546,7 +564,8 @@ static void test_findings__write_expressions_short(void **state)
     }
     bw_cedar_validation v = check(
         w,
-        "{\"staticPolicies\":{\"p\":{\"effect\":\"permit\",\"principal\":{\"op\":\"All\"},"
+        "{\"staticPolicies\":{\"p\":{\"effect\":\"permit\",\"principal\":{\"op\":"
+        "\"All\"},"
         "\"action\":{\"op\":\"All\"},\"resource\":{\"op\":\"All\"},\"conditions\":[{"
         "\"kind\":\"when\",\"body\":{\"Value\":1}}]}},\"templates\":{},"
         "\"templateLinks\":[]}",
@@ -598,7 +617,8 @@ static void test_levels__count_entities_looked_into(void **state)
         for (int level = 0; level < 5; level++)
             check_level(*state, &(row){rows[i].text, level >= rows[i].level}, 1, level);
     static const row scopes[] = {
-        {"permit(principal == U::\"u\", action == Action::\"read\", resource is D);", true},
+        {"permit(principal == U::\"u\", action == Action::\"read\", resource is D);",
+         true},
         {"permit(principal in G::\"g\", action, resource);", false},
         {"permit(principal, action, resource is D in ?resource);", false},
         {"permit(principal, action in Action::\"all\", resource);", false},
@@ -656,10 +676,12 @@ static void test_limits__long_deep_and_wide_policies_are_typed(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bw_buf b = {0};
         bool valid;
-        bw_buf_puts(&b, "permit(principal, action == Action::\"read\", resource) when { ");
+        bw_buf_puts(&b,
+                    "permit(principal, action == Action::\"read\", resource) when { ");
         repeat(&b, rows[i].open, rows[i].n);
         bw_buf_puts(&b, rows[i].middle);
-        repeat(&b, rows[i].close, rows[i].close[0] == ' ' && rows[i].n > 300 ? 1 : rows[i].n);
+        repeat(&b, rows[i].close,
+               rows[i].close[0] == ' ' && rows[i].n > 300 ? 1 : rows[i].n);
         bw_buf_puts(&b, " };");
         if (validate_text(w, &b, 0, &valid) != BW_OK)
             fail_msg("%s: %s", rows[i].open, bw_ctx_message(w->ctx));
@@ -668,7 +690,8 @@ static void test_limits__long_deep_and_wide_policies_are_typed(void **state)
     }
     bw_buf b = {0};
     bool valid;
-    bw_buf_puts(&b, "permit(principal, action == Action::\"read\", resource) when { principal");
+    bw_buf_puts(
+        &b, "permit(principal, action == Action::\"read\", resource) when { principal");
     repeat(&b, ".boss", 10000);
     bw_buf_puts(&b, " == principal && [");
     repeat(&b, "1, ", 20000);
@@ -692,8 +715,24 @@ static void test_limits__steps_end_in_an_error(void **state)
         assert_int_equal(validate_text(w, &b, most, &valid), BW_EINVALID);
         assert_non_null(strstr(bw_ctx_message(w->ctx), "steps"));
     }
-    /* Types that share their parts are as wide as two to the power of their depth. */
+    /* Deep types are compared all the same. */
     bw_buf s = {0};
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < 330; i++)
+            bw_buf_printf(&s, "type %c%d = { a: %c%d };", 'K' + side, i, 'K' + side,
+                          i + 1);
+    bw_buf_puts(&s, "type K330 = Long; type L330 = String; entity U = { k: K0, l: L0 };"
+                    "action read appliesTo { principal: U, resource: U };");
+    bw_buf_putc(&s, '\0');
+    bw_cedar_schema_free(w->schema);
+    w->schema = schema_of(w->ctx, s.ptr);
+    bw_buf_clear(&s);
+    bw_buf b = {0};
+    bw_buf_puts(&b, "permit(principal, action, resource) when { principal.k == "
+                    "principal.k && principal.k == principal.l };");
+    assert_int_equal(validate_text(w, &b, 100000, &valid), BW_OK);
+    assert_false(valid);
+    /* Types that share their parts are as wide as two to the power of their depth. */
     for (int side = 0; side < 2; side++)
         for (int i = 0; i < 40; i++)
             bw_buf_printf(&s, "type %c%d = { a: %c%d, b: %c%d };", 'K' + side, i,
@@ -704,13 +743,28 @@ static void test_limits__steps_end_in_an_error(void **state)
     bw_cedar_schema_free(w->schema);
     w->schema = schema_of(w->ctx, s.ptr);
     bw_buf_clear(&s);
-    bw_buf b = {0};
-    bw_buf_puts(&b, "permit(principal, action, resource) when { principal.k == principal.k };");
+    bw_buf_puts(
+        &b, "permit(principal, action, resource) when { principal.k == principal.k };");
     assert_int_equal(validate_text(w, &b, 100000, &valid), BW_OK);
     assert_true(valid);
-    bw_buf_puts(&b, "permit(principal, action, resource) when { principal.k == principal.l };");
+    bw_buf_puts(
+        &b, "permit(principal, action, resource) when { principal.k == principal.l };");
     assert_int_equal(validate_text(w, &b, 100000, &valid), BW_EINVALID);
     assert_non_null(strstr(bw_ctx_message(w->ctx), "steps"));
+}
+
+static void test_limits__a_policy_has_so_many_parts(void **state)
+{
+    world *w = *state;
+    bool valid;
+    if (!getenv("BW_NIGHTLY"))
+        skip();
+    bw_buf b = {0};
+    bw_buf_puts(&b, "permit(principal, action, resource) when { ");
+    repeat(&b, "1 + ", 600000);
+    bw_buf_puts(&b, "1 == 2 };");
+    assert_int_equal(validate_text(w, &b, 0, &valid), BW_EINVALID);
+    assert_non_null(strstr(bw_ctx_message(w->ctx), "parts"));
 }
 
 static void test_limits__many_environments_are_counted(void **state)
@@ -721,7 +775,8 @@ static void test_limits__many_environments_are_counted(void **state)
     for (int i = 0; i < 300; i++)
         bw_buf_printf(&s, "entity T%d = { n: Long };", i);
     for (int a = 0; a < 2; a++) {
-        bw_buf_puts(&s, a ? "action b appliesTo { principal: [" : "action a appliesTo { principal: [");
+        bw_buf_puts(&s, a ? "action b appliesTo { principal: ["
+                          : "action a appliesTo { principal: [");
         for (int i = 0; i < 300; i++)
             bw_buf_printf(&s, "%sT%d", i ? "," : "", i);
         bw_buf_puts(&s, "], resource: [");
@@ -734,11 +789,13 @@ static void test_limits__many_environments_are_counted(void **state)
     w->schema = schema_of(w->ctx, s.ptr);
     bw_buf_clear(&s);
     bw_buf b = {0};
-    bw_buf_puts(&b, "permit(principal, action == Action::\"a\", resource == T7::\"x\") when { "
-                    "principal.n == resource.n };");
+    bw_buf_puts(
+        &b, "permit(principal, action == Action::\"a\", resource == T7::\"x\") when { "
+            "principal.n == resource.n };");
     assert_int_equal(validate_text(w, &b, 200000, &valid), BW_OK); /* 300 of 180,000 */
     assert_true(valid);
-    bw_buf_puts(&b, "permit(principal, action, resource) when { principal.n == resource.n };");
+    bw_buf_puts(
+        &b, "permit(principal, action, resource) when { principal.n == resource.n };");
     assert_int_equal(validate_text(w, &b, 200000, &valid), BW_EINVALID);
 }
 
@@ -765,6 +822,7 @@ int main(void)
         T(test_limits__long_deep_and_wide_policies_are_typed),
         T(test_limits__steps_end_in_an_error),
         T(test_limits__many_environments_are_counted),
+        T(test_limits__a_policy_has_so_many_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
