@@ -2,8 +2,10 @@
 #include "cli.h"
 #include "cli_policy.h"
 #include "cli_words.h"
+#include "client.h"
 #include "files.h"
 #include "junit.h"
+#include "v1.h"
 #include <sodium.h>
 #include <stdio.h>
 
@@ -15,6 +17,9 @@ static const char test_usage[] =
     "exit status 0 = all\n"
     "answers are as expected, 1 = some are not or a file is none.\n"
     "--data: facts and, for files that name no set, the set of this data folder.\n"
+    "--url URL --key-file FILE [--ca FILE]: asks a running cell's dry run (the key needs "
+    "Admin) by its own facts;\n"
+    "what a test file names is the candidate there.\n"
     "--filter: only cases whose name holds TEXT.  --junit: results as JUnit XML.\n"
     "--cedar-errors: Cedar's own semantics, to compare: a forbid that errors is skipped, "
     "and a set is not\n"
@@ -38,6 +43,9 @@ typedef struct test_run {
     bw_policy_test_options o;
     const char *files[FILES_MAX];
     const char *policies, *junit;
+    bw_client_options connect;
+    bw_client *client;
+    bool remote;
     size_t nfiles, cases, failed, broken, filtered;
     bw_buf suites;
 } test_run;
@@ -62,6 +70,13 @@ static int parse_words(test_run *r, int argc, char **argv)
             value_of(argc, argv, &i, "--junit", &r->junit) ||
             value_of(argc, argv, &i, "--filter", &filter))
             continue;
+        if (n == 0)
+            n = bw_client_option(&r->connect, argc, argv, i);
+        if (n > 0) {
+            r->remote = true;
+            i += n;
+            continue;
+        }
         if (n == 0 && strcmp(argv[i], "--cedar-errors") == 0)
             r->o.cedar_errors = true;
         else if (n == 0 && argv[i][0] != '-' && r->nfiles < FILES_MAX)
@@ -71,7 +86,29 @@ static int parse_words(test_run *r, int argc, char **argv)
         i++;
     }
     r->o.filter = bw_str_c(filter);
+    if (r->remote && (r->set.data || r->o.cedar_errors)) /* a cell has its facts and rules */
+        return bw_cli_missing("policy test", "--url without --data and --cedar-errors is",
+                              test_usage);
     return r->nfiles ? 0 : bw_cli_missing("policy test", "FILE is", test_usage);
+}
+
+static bw_status ask_cell(void *arg, bw_ctx *ctx, bw_str body, const bw_json **answer)
+{
+    return bw_client_json(ctx, arg, "POST", "/v1/policies/dry-run", body, answer);
+}
+
+/* The set in force, for files that name none: whether it reads the time. */
+static bw_status cell_open(bw_ctx *ctx, test_run *r)
+{
+    const bw_json *now;
+    bw_status s = bw_client_open(ctx, &r->connect, &r->client);
+    if (s == BW_OK)
+        s = bw_client_json(ctx, r->client, "GET", "/v1/policies", (bw_str){NULL, 0}, &now);
+    if (s == BW_OK)
+        s = bw_v1_string(ctx, now, "policies", &r->o.fallback);
+    r->o.ask = ask_cell;
+    r->o.ask_arg = r->client;
+    return s;
 }
 
 static bw_status options_fill(bw_ctx *ctx, test_run *r, bw_policy_bench *b)
@@ -93,7 +130,7 @@ static bw_status options_fill(bw_ctx *ctx, test_run *r, bw_policy_bench *b)
         s = bw_file_read(ctx, running, BW_POLICIES_BYTES_MAX, &r->o.fallback);
     if (s == BW_OK && r->policies)
         s = bw_file_read(ctx, r->policies, BW_POLICIES_BYTES_MAX, &r->o.policies);
-    return s;
+    return s == BW_OK && r->remote ? cell_open(ctx, r) : s;
 }
 
 /* Lines of others' text, each after `before`. */
@@ -191,8 +228,10 @@ int bw_cli_policy_test(int argc, char **argv)
         bw_status s = ctx && sodium_init() >= 0 ? options_fill(ctx, r, &b) : BW_ENOMEM;
         code = s == BW_OK ? run_all(ctx, r) : bw_cli_fail(ctx, "policy test");
     }
-    if (r)
+    if (r) {
         bw_buf_clear(&r->suites);
+        bw_client_close(r->client);
+    }
     bw_policy_bench_close(&b);
     bw_ctx_free(ctx);
     bw_free(r);

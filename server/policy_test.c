@@ -18,6 +18,7 @@ typedef struct test_file {
     bw_catalogue *catalogue;
     bw_authority *authority;
     bw_place cell;
+    bw_str own_policies; /* named by the file or the command; else none */
     bool reads_now;
 } test_file;
 
@@ -243,6 +244,8 @@ static bw_status authority_of(test_file *t)
     bw_status s = policies_of(t, &policies);
     if (s != BW_OK)
         return s;
+    if (policies.ptr != t->o->fallback.ptr)
+        t->own_policies = policies;
     if (own)
         overlay = own->raw;
     s = bw_catalogue_parse(t->ctx, t->o->pack.catalogue, overlay, &t->catalogue);
@@ -518,7 +521,8 @@ static void put_question(const test_file *t, const test_case *c, bw_buf *b)
     } else {
         bw_buf_str(b, c->label_text);
     }
-    put_place(b, " at ", c->q.at ? c->q.at : &t->cell);
+    if (c->q.at || !t->o->ask || bw_json_get_value(t->root, "cell")) /* else the cell's own */
+        put_place(b, " at ", c->q.at ? c->q.at : &t->cell);
     if (c->q.dest)
         put_place(b, " to ", c->q.dest);
     bw_buf_puts(b, c->q.purpose.len ? " for " : " without a purpose");
@@ -556,14 +560,35 @@ static void judge(const test_file *t, const test_case *c, const bw_decision *d,
                d->nerrors);
 }
 
-static bw_status run_case(test_file *t, const bw_json *v, bw_policy_case *out)
+static bw_status decision_read(test_file *t, const bw_json *v, bw_decision *out)
+{
+    bw_words policies = {NULL, 0}, errors = {NULL, 0};
+    bw_str decision = {NULL, 0};
+    bw_status s = bw_v1_string(t->ctx, v, "decision", &decision);
+    if (s == BW_OK)
+        s = bw_v1_strings(t->ctx, v, "policies", &policies);
+    if (s == BW_OK)
+        s = bw_v1_strings(t->ctx, v, "errors", &errors);
+    *out = (bw_decision){.allow = bw_str_is(decision, "allow"),
+                         .policies = policies.items,
+                         .npolicies = policies.n,
+                         .errors = errors.items,
+                         .nerrors = errors.n};
+    return s;
+}
+
+/* answered: a cell's decision as JSON, or NULL: this file's own authority is asked. */
+static bw_status run_case(test_file *t, const bw_json *v, const bw_json *answered,
+                          bw_policy_case *out)
 {
     test_case c;
     bw_decision d;
     bw_buf question = {0}, failure = {0};
     bw_arena_mark mark = bw_arena_mark_get(t->ctx);
     bw_status s = case_parse(t, v, &c);
-    if (s == BW_OK)
+    if (s == BW_OK && answered)
+        s = decision_read(t, answered, &d);
+    else if (s == BW_OK)
         s = c.kind ? bw_decide_object(t->ctx, t->authority, &c.q, c.kind, c.tenant,
                                       c.name, &d)
                    : bw_decide_class(t->ctx, t->authority, &c.q, &c.class_id,
@@ -580,6 +605,133 @@ static bw_status run_case(test_file *t, const bw_json *v, bw_policy_case *out)
         s = bw_arena_str(t->ctx, bw_buf_view(&failure), &out->failure);
     bw_buf_clear(&question);
     bw_buf_clear(&failure);
+    return s;
+}
+
+/* ---- the same of a running cell: its dry run is asked, some cases at a time ---- */
+
+enum { ASK_CASES = 500 };
+
+static void put_words(bw_buf *b, const char *key, const bw_str *w, size_t n)
+{
+    bw_json_put_key(b, key);
+    bw_buf_putc(b, '[');
+    for (size_t i = 0; i < n; i++) {
+        bw_json_sep(b);
+        bw_json_put_str(b, w[i]);
+    }
+    bw_buf_putc(b, ']');
+}
+
+static void put_text(bw_buf *b, const char *key, bw_str s)
+{
+    bw_json_put_key(b, key);
+    bw_json_put_str(b, s);
+}
+
+static void ask_place(bw_buf *b, const char *key, const bw_place *p)
+{
+    bw_json_put_key(b, key);
+    bw_buf_putc(b, '{');
+    put_text(b, "id", p->id);
+    put_text(b, "country", p->country);
+    put_text(b, "operator", p->operator_id);
+    put_words(b, "certs", p->certs, p->ncerts);
+    put_words(b, "hw", p->hw, p->nhw);
+    bw_buf_putc(b, '}');
+}
+
+static void ask_subject(bw_buf *b, const test_case *c)
+{
+    if (!c->kind) {
+        bw_json_put_key(b, "labels");
+        bw_buf_str(b, c->label_text);
+    } else if (c->name.ptr) {
+        put_text(b, "collection", c->name);
+    } else {
+        bw_buf_puts(b, ",\"cell\":true");
+    }
+}
+
+static bw_status ask_put(test_file *t, const bw_json *v, bw_buf *b)
+{
+    test_case c;
+    char when[40];
+    bw_arena_mark mark = bw_arena_mark_get(t->ctx);
+    bw_status s = case_parse(t, v, &c);
+    if (s == BW_OK && c.kind && c.name.ptr && !bw_str_eq(c.tenant, c.principal.tenant))
+        s = wants(t->ctx, v, "a running cell is asked about the principal's own collections");
+    if (s != BW_OK)
+        return s;
+    bw_json_sep(b);
+    bw_buf_puts(b, "{\"principal\":{");
+    put_text(b, "principal", c.principal.id);
+    put_text(b, "tenant", c.principal.tenant);
+    put_text(b, "seat", c.principal.seat);
+    bw_json_put_key(b, "clearance");
+    bw_json_put_u64(b, c.principal.clearance);
+    put_words(b, "roles", c.principal.roles, c.principal.nroles);
+    bw_buf_putc(b, '}');
+    put_text(b, "action", bw_str_c(bw_action_name(c.q.action)));
+    ask_subject(b, &c);
+    put_text(b, "purpose", c.q.purpose);
+    put_words(b, "safeguards", c.q.safeguards, c.q.nsafeguards);
+    if (c.q.dest)
+        ask_place(b, "dest", c.q.dest);
+    if (c.q.at || bw_json_get_value(t->root, "cell"))
+        ask_place(b, "at", c.q.at ? c.q.at : &t->cell);
+    if (c.q.now_ns) {
+        bw_time_format(c.q.now_ns, when);
+        put_text(b, "now", bw_str_c(when));
+    }
+    bw_buf_putc(b, '}');
+    bw_arena_release(t->ctx, mark);
+    return BW_OK;
+}
+
+/* What the file itself brings along is the candidate; the rest is the cell's. */
+static void ask_begin(const test_file *t, bw_buf *b)
+{
+    static const char *const parts[] = {"entities", "catalogue"};
+    bw_buf_putc(b, '{');
+    if (t->own_policies.ptr)
+        put_text(b, "policies", t->own_policies);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        const bw_json *v = bw_json_get_value(t->root, parts[i]);
+        if (!v)
+            continue;
+        bw_json_put_key(b, parts[i]);
+        bw_buf_str(b, v->raw);
+    }
+    bw_json_put_key(b, "requests");
+    bw_buf_putc(b, '[');
+}
+
+/* Cases from `first` on whose list entries are at cases[]; n of them. */
+static bw_status ask_some(test_file *t, const bw_json *const *first, bw_policy_case *cases,
+                          size_t n, size_t *failed)
+{
+    bw_buf b = {0};
+    const bw_json *answer, *results;
+    bw_status s = BW_OK;
+    ask_begin(t, &b);
+    for (size_t i = 0; i < n && s == BW_OK; i++)
+        s = ask_put(t, first[i], &b);
+    bw_buf_puts(&b, "]}");
+    if (s == BW_OK)
+        s = b.failed ? bw_fail_nomem(t->ctx)
+                     : t->o->ask(t->o->ask_arg, t->ctx, bw_buf_view(&b), &answer);
+    bw_buf_clear(&b);
+    if (s != BW_OK)
+        return s;
+    results = bw_json_get(answer, "results");
+    if (!results || results->kind != BW_JSON_ARRAY || results->count != n)
+        return bw_fail(t->ctx, BW_EINVALID, "the cell gave no answer to each case");
+    results = results->child;
+    for (size_t i = 0; i < n && s == BW_OK; i++, results = results->next) {
+        s = run_case(t, first[i], results, &cases[i]);
+        *failed += cases[i].failure.len > 0;
+    }
     return s;
 }
 
@@ -610,21 +762,25 @@ static bw_status run_cases(test_file *t, bw_policy_test_result *out)
         return bw_fail_at(t->ctx, BW_EINVALID, "/cases",
                           "wants a list of 1 to %d cases", BW_POLICY_CASES_MAX);
     bw_policy_case *list = bw_arena_calloc(t->ctx, cases->count, sizeof *list);
+    const bw_json **asked = bw_arena_calloc(t->ctx, cases->count, sizeof *asked);
     bw_map *seen = bw_map_new();
     bw_policy_test_result r = {.cases = list};
-    bw_status s = list && seen ? BW_OK : bw_fail_nomem(t->ctx);
+    bw_status s = list && asked && seen ? BW_OK : bw_fail_nomem(t->ctx);
     for (const bw_json *v = cases->child; v && s == BW_OK; v = v->next) {
         bw_policy_case *c = &list[r.n];
         s = case_name(t, v, seen, &c->name);
         if (s == BW_OK && !name_holds(c->name, t->o->filter)) {
             r.filtered++;
         } else if (s == BW_OK) {
-            s = run_case(t, v, c);
-            r.n++;
+            s = t->o->ask ? BW_OK : run_case(t, v, NULL, c);
+            asked[r.n++] = v;
             r.failed += c->failure.len > 0;
         }
     }
     bw_map_free(seen);
+    for (size_t i = 0; t->o->ask && i < r.n && s == BW_OK; i += ASK_CASES)
+        s = ask_some(t, asked + i, list + i, r.n - i < ASK_CASES ? r.n - i : ASK_CASES,
+                     &r.failed);
     if (s == BW_OK)
         *out = r;
     return s;
@@ -652,7 +808,7 @@ static bw_status judge_set(test_file *t, bw_str set, bw_policy_verdict *out)
     for (const bw_json *v = cases ? cases->child : NULL;
          v && s == BW_OK && *out == BW_POLICY_PASSES; v = v->next) {
         bw_policy_case c = {0};
-        s = run_case(t, v, &c);
+        s = run_case(t, v, NULL, &c);
         if (c.failure.len > 0)
             *out = BW_POLICY_FAILS;
     }

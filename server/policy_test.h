@@ -55,6 +55,10 @@ typedef struct bw_policy_test_options {
     bw_str entities;    /* of the data folder, or none; its overlay is in the pack */
     bw_place at;        /* for files that name no cell */
     bw_str filter;      /* only cases whose name holds this; none = all */
+    /* A running cell's dry run in place of an authority of our own, or NULL: the body goes
+     * there, the answer comes back. What a file names is then the cell's candidate. */
+    bw_status (*ask)(void *arg, bw_ctx *ctx, bw_str body, const bw_json **answer);
+    void *ask_arg;
     bool cedar_errors;  /* Cedar's own semantics: errors skip, nothing is validated */
 } bw_policy_test_options;
 

@@ -483,7 +483,11 @@ def test_walk__check_test_replay_put_explain(cell, tmp_path):
     assert r.returncode == 0, r.stderr
     r = run("policy", "test", os.path.join(cell.data, "cases.json"), "--policies", new)
     assert (r.returncode, r.stdout) == (0, "1 passed, 0 failed\n"), r.stdout + r.stderr
-    r = run("policy", "replay", new, *at, "--last", "4")
+    r = run("policy", "test", os.path.join(cell.data, "cases.json"), "--policies", new, *at)
+    assert (r.returncode, r.stdout) == (0, "1 passed, 0 failed\n"), r.stdout + r.stderr
+    r = run("policy", "test", os.path.join(cell.data, "cases.json"), *at)  # by what is in force
+    assert r.returncode == 1 and "got      allow by own\n" in r.stdout, r.stdout + r.stderr
+    r = run("policy", "replay", new, *at, "--last", "10")
     assert r.returncode == 0 and "0 turn to allow and 4 to deny" in r.stdout, r.stdout + r.stderr
     bad = write(cell, "bad.cedar", BASE + "permit (principal, action, resource) when { context.nope };")
     r = run("policy", "put", bad, *at)
