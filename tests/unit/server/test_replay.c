@@ -161,6 +161,27 @@ static void test_replay__tells_what_turns(void **state)
     bw_buf_clear(&b);
 }
 
+/* An event from before replays, one of a list that nobody kept, one that says something else. */
+static void test_replay__names_what_it_cannot_reproduce(void **state)
+{
+    fixture *f = *state;
+    bw_buf b = {0};
+    bw_str text = sound_event(f);
+    const char *lost = bw_arena_printf(f->ctx, "%.*s", (int)text.len, text.ptr), *other = bw_arena_printf(f->ctx, "%s", lost);
+    memcpy(strstr(lost, f->list), "00000000", 8);
+    memcpy(strstr(other, f->set), "00000000", 8);
+    bw_str events[4] = {BW_STR("\"event\":\"request\",\"principal\":\"ana\",\"tenant\":\"acme\",\"permitted\":[{\"action\":\"Query\","
+                               "\"set\":\"00000000000000000000000000000000\",\"classes\":2}],\"policies\":\"x\""),
+                        bw_str_c(lost), bw_str_c(other), text};
+    write_log(f, events, 4);
+    assert_int_equal(run(f, f->ctx, NULL, &b), BW_OK);
+    assert_true(says(&b, "\"requests\":4,\"without_decisions\":0,\"decisions\":14,\"reproduced\":9,\"not_reproduced\":5"));
+    assert_true(says(&b, "\"reason\":\"the event is from before replays: it does not say who asked with which rights\",\"decisions\":1,\"first_seq\":1"));
+    assert_true(says(&b, "\"reason\":\"the register does not have the list of classes of a set\",\"decisions\":1,\"first_seq\":2"));
+    assert_true(says(&b, "\"reason\":\"the recorded rules decide otherwise than the log says\",\"decisions\":3,\"first_seq\":3"));
+    bw_buf_clear(&b);
+}
+
 /* Every event of the log is either reproduced or has a reason, whatever it says. */
 static void test_replay__takes_hostile_events(void **state)
 {
@@ -234,6 +255,6 @@ int main(void)
     failing_set();
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_replay__tells_what_turns), T(test_replay__takes_hostile_events), T(test_replay__without_memory)};
+        T(test_replay__tells_what_turns), T(test_replay__names_what_it_cannot_reproduce), T(test_replay__takes_hostile_events), T(test_replay__without_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
