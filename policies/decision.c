@@ -49,7 +49,7 @@ void bw_decision_release(const bw_decision *d)
 
 bw_class_entity *bw_class__find(bw_authority *a, bw_str tenant, const bw_class_id *id)
 {
-    bw_answer_key key;
+    BW_UNSET bw_answer_key key;
     bw_class__key(id, tenant, &key);
     return (bw_class_entity *)(void *)bw_answers__get(a->classes, &key);
 }
@@ -268,7 +268,7 @@ static bw_status ask(bw_ctx *ctx, bw_authority *a, const bw_rules *rules,
 static bw_status acquire(bw_ctx *ctx, bw_authority *a, const asking *k,
                          const bw_decision **out)
 {
-    bw_answer_key key;
+    BW_UNSET bw_answer_key key;
     uint64_t stamp = atomic_load_explicit(&a->stamp, memory_order_acquire);
     bw_question__key(k->q, &k->topic, stamp, &key);
     bw_kept *kept = bw_answers__get(a->answers, &key);

@@ -189,7 +189,7 @@ static bw_status make(filling *f, bw_answer_key *key, kept_set **out)
 bw_status bw_permitted_acquire(bw_ctx *ctx, bw_authority *a, const bw_question *q,
                                const bw_directory *directory, const bw_permitted **out)
 {
-    bw_answer_key key;
+    BW_UNSET bw_answer_key key;
     kept_set *set = NULL;
     bw_topic topic = {.kind = BW_TOPIC_CLASSES, .directory = directory->version};
     uint64_t stamp = atomic_load_explicit(&a->stamp, memory_order_acquire);

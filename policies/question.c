@@ -156,7 +156,7 @@ void bw_question__key(const bw_question *q, const bw_topic *topic, uint64_t stam
                       bw_answer_key *out)
 {
     const bw_principal *p = q->principal;
-    writer w; /* its hash state is large, and seldom needed */
+    BW_UNSET writer w; /* its hash state is seldom needed */
     w.key = out;
     w.spilled = false;
     out->n = 0;
