@@ -11,7 +11,7 @@ typedef enum member_kind {
     TEXT,   /* 1 to 2,000 bytes, not blank */
     NAME,   /* 1 to 64 of A-Z a-z 0-9 - . */
     WORD,   /* the same in lower case, and not "none" */
-    CODE,   /* two capital letters */
+    CODE,   /* two capital letters, and not ZZ */
     ALPHA3, /* three */
     DATE,   /* YYYY-MM-DD */
     YEAR,   /* 1900 to 2999 */
@@ -232,8 +232,8 @@ static bool text_fits(const member *m, bw_str s)
     case CERTS:
         return is_name(s, false);
     case CODE:
-    case CODES:
-        return letters(s, 2);
+    case CODES: /* ZZ is the country that nobody knows (offers_facts.c), and lies nowhere */
+        return letters(s, 2) && !bw_str_is(s, "ZZ");
     case ALPHA3:
         return letters(s, 3);
     case DATE:
@@ -264,7 +264,7 @@ static const char *wanted(const member *m)
     case WORD:
         return "1 to 64 of a-z 0-9 - . and not \"none\" or \"unknown\"";
     case CODE:
-        return "a country's two capital letters";
+        return "a country's two capital letters, not ZZ (unknown)";
     case ALPHA3:
         return "three capital letters";
     case DATE:
@@ -283,7 +283,7 @@ static const char *wanted(const member *m)
     case ZONES_IN:
         return "a list of at most 1024 names of zones";
     case CODES:
-        return "a list of at most 1024 country codes";
+        return "a list of at most 1024 country codes, ZZ (unknown) not among them";
     case CERTS:
         return "a list of at most 1024 words";
     case CHOICE:
