@@ -158,6 +158,7 @@ typedef struct row {
     bw_str key;
     void *value;
     const char *file;
+    size_t file_at;
     size_t list_at; /* its number in that file, for messages */
 } row;
 
@@ -174,6 +175,7 @@ typedef struct reading {
     bw_market *m;
     const bw_catalogue *catalogue;
     const char *file;
+    size_t file_at; /* its number */
 } reading;
 
 static bw_status bad(const reading *r, const bw_json *v, const char *what)
@@ -206,15 +208,40 @@ static bool word_ok(bw_str s, const char *words)
     return false;
 }
 
+/* Zero width, line ends and turns of direction: U+200B-F, U+2028-E, U+2066-9. */
+static bool is_unseen(const unsigned char *c)
+{
+    return c[0] == 0xE2 && ((c[1] == 0x80 && ((c[2] >= 0x8B && c[2] <= 0x8F) ||
+                                              (c[2] >= 0xA8 && c[2] <= 0xAE))) ||
+                            (c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9));
+}
+
+/* Texts reach terminals as they are, so none may give orders to one. */
+static bool text_ok(bw_str s)
+{
+    const unsigned char *c = (const unsigned char *)s.ptr;
+    for (size_t i = 0; i < s.len; i++)
+        if (c[i] < ' ' || c[i] == 0x7F ||
+            (c[i] == 0xC2 && i + 1 < s.len && c[i + 1] < 0xA0) ||
+            (i + 2 < s.len && is_unseen(c + i)))
+            return false;
+    return s.len > 0 && s.len <= TEXT_MAX;
+}
+
 /* "2026", "2026-07" or "2026-07-20": as fine as it is known. */
 static bool date_ok(bw_str s)
 {
+    static const char day[] = "2000-01-01";
+    char whole[sizeof day];
+    int64_t ns;
     if (s.len != 4 && s.len != 7 && s.len != 10)
         return false;
-    for (size_t i = 0; i < s.len; i++)
-        if (i == 4 || i == 7 ? s.ptr[i] != '-' : s.ptr[i] < '0' || s.ptr[i] > '9')
+    memcpy(whole, day, sizeof day);
+    memcpy(whole, s.ptr, s.len);
+    for (size_t i = 0; i < sizeof day - 1; i++)
+        if (i == 4 || i == 7 ? whole[i] != '-' : whole[i] < '0' || whole[i] > '9')
             return false;
-    return true;
+    return bw_time_parse((bw_str){whole, sizeof day - 1}, &ns);
 }
 
 static bw_status read_texts(const reading *r, const bw_json *v, bw_texts *out)
@@ -226,8 +253,8 @@ static bw_status read_texts(const reading *r, const bw_json *v, bw_texts *out)
     if (!items)
         return bw_fail_nomem(r->ctx);
     for (const bw_json *e = v->child; e; e = e->next) {
-        if (e->kind != BW_JSON_STRING || e->str.len == 0 || e->str.len > TEXT_MAX)
-            return bad(r, e, "wants a text");
+        if (e->kind != BW_JSON_STRING || !text_ok(e->str))
+            return bad(r, e, "wants a text of 1 to 2000 bytes, no control characters");
         items[n++] = e->str;
     }
     *out = (bw_texts){items, n};
@@ -237,8 +264,8 @@ static bw_status read_texts(const reading *r, const bw_json *v, bw_texts *out)
 static bw_status read_string(const reading *r, const field *f, const bw_json *v,
                              bw_str *out)
 {
-    if (v->kind != BW_JSON_STRING || v->str.len == 0 || v->str.len > TEXT_MAX)
-        return bad(r, v, "wants a text of 1 to 2000 bytes");
+    if (v->kind != BW_JSON_STRING || !text_ok(v->str))
+        return bad(r, v, "wants a text of 1 to 2000 bytes, no control characters");
     if (f->kind == ID && !id_ok(v->str))
         return bad(r, v, "wants 1 to 100 printable ASCII characters");
     if (f->kind == WORD && !word_ok(v->str, f->words))
@@ -292,7 +319,7 @@ static bw_status read_row(const reading *r, const struct table *t, const bw_json
         for (size_t i = 0; i < t->nfields && !f; i++)
             if (bw_str_eq(e->key, bw_str_c(t->fields[i].name)))
                 f = &t->fields[i];
-        if (!f && !bw_str_is(e->key, "remove"))
+        if (!f)
             return bad(r, e, "is no member of this table");
         bw_status st = f ? read_member(r, f, e, value) : BW_OK;
         if (st != BW_OK)
@@ -326,11 +353,32 @@ static bw_status row_key(const reading *r, const struct table *t, const bw_json 
     return BW_OK;
 }
 
+/* {key…, "remove": true}, and on what ground; it has no facts. */
+static bw_status remove_row(const reading *r, const struct table *t, bw_map *index,
+                            const bw_json *v, bw_str key)
+{
+    static const char *const grounds[] = {"remove", "source", "date", "note"};
+    const bw_json *gone = bw_json_get(v, "remove");
+    if (gone->kind != BW_JSON_TRUE)
+        return bad(r, gone, "wants true");
+    for (const bw_json *e = v->child; e; e = e->next) {
+        bool fits = false;
+        for (size_t i = 0; i < 3 && t->key[i]; i++)
+            fits = fits || bw_str_eq(e->key, bw_str_c(t->key[i]));
+        for (size_t i = 0; i < sizeof grounds / sizeof *grounds; i++)
+            fits = fits || bw_str_eq(e->key, bw_str_c(grounds[i]));
+        if (!fits)
+            return bad(r, e, "has no place in a removal");
+    }
+    return bw_map_remove(index, key.ptr, key.len)
+               ? BW_OK
+               : bad(r, gone, "removes a row that is not there");
+}
+
 static bw_status keep_row(const reading *r, int which, const bw_json *v, size_t at)
 {
     const struct table *t = &tables[which];
     bw_map *index = r->m->index[which];
-    const bw_json *gone;
     char key[KEY_MAX];
     size_t len;
     void *value;
@@ -339,26 +387,23 @@ static bw_status keep_row(const reading *r, int which, const bw_json *v, size_t 
     bw_status st = row_key(r, t, v, key, &len);
     if (st != BW_OK)
         return st;
-    gone = bw_json_get(v, "remove");
-    if (gone && (gone->kind != BW_JSON_TRUE || !bw_map_get(index, key, len)))
-        return bad(r, gone,
-                   gone->kind == BW_JSON_TRUE ? "removes a row that is not there"
-                                              : "wants true");
-    if (gone) {
-        (void)bw_map_remove(index, key, len);
-        return BW_OK;
-    }
+    uint64_t *slot = bw_map_get(index, key, len);
+    if (slot && ((const row *)(uintptr_t)*slot)->file_at == r->file_at)
+        return bad(r, v, "is a second row with the same key");
+    if (bw_json_get(v, "remove"))
+        return remove_row(r, t, index, v, (bw_str){key, len});
     st = read_row(r, t, v, &value);
     if (st != BW_OK)
         return st;
-    if (bw_map_count(index) >= ROWS_MAX)
+    if (!slot && bw_map_count(index) >= ROWS_MAX)
         return bad(r, v, "is a row too many");
     row *kept = bw_arena_alloc(r->m->mem, sizeof *kept);
-    uint64_t *slot = kept ? bw_map_put(index, key, len, NULL) : NULL;
+    slot = kept ? bw_map_put(index, key, len, NULL) : NULL;
     if (!slot || bw_arena_str(r->m->mem, (bw_str){key, len}, &kept->key) != BW_OK)
         return bw_fail_nomem(r->ctx);
     kept->value = value;
     kept->file = r->file;
+    kept->file_at = r->file_at;
     kept->list_at = at;
     *slot = (uint64_t)(uintptr_t)kept;
     return BW_OK;
@@ -580,6 +625,7 @@ static bw_status build(reading *r, const bw_market_file *files, size_t n)
         uint64_t len = files[i].text.len;
         crypto_generichash_update(&hash, (const unsigned char *)&len, sizeof len);
         crypto_generichash_update(&hash, (const unsigned char *)files[i].text.ptr, len);
+        r->file_at = i;
         st = read_file(r, &files[i], &date);
     }
     crypto_generichash_final(&hash, digest, sizeof digest);

@@ -114,6 +114,8 @@ double bw_market_convert(const bw_market *m, double amount, bw_str from, bw_str 
 
 /* ---- facts as Cedar sees them (offers_facts.c) ---- */
 
+/* The hardware words of a region and those of `hw` beside them: sorted, each once. */
+BW_MUST_USE bw_status bw_market_hw(bw_ctx *ctx, const bw_region *r, bw_texts hw, bw_texts *out);
 /* The region as a place: its operator, the certificates that provably cover it (held, of
  * more than low confidence), its hardware and the words of `hw` beside it. Lists in ctx's
  * arena. The country must be known. */
@@ -127,5 +129,10 @@ BW_MUST_USE bw_status bw_market_entities(bw_ctx *ctx, const bw_market *m, const 
 /* What is not known about a region, for a person to find out; lines in ctx's arena. */
 BW_MUST_USE bw_status bw_market_gaps(bw_ctx *ctx, const bw_market *m, const bw_region *r,
                                      bw_texts *out);
+/* Those of all regions in scope->places, once for the regions of a provider that share
+ * one; appended to *list, of which *n are there. */
+BW_MUST_USE bw_status bw_market_all_gaps(bw_ctx *ctx, const bw_market *m, const bw_catalogue *c,
+                                         const bw_catalogue_scope *scope, bw_catalogue_gap **list,
+                                         size_t *n);
 bool bw_texts_have(bw_texts list, bw_str word);
 #endif

@@ -43,13 +43,27 @@ static bool covers(const bw_certification *c, const bw_region *r)
            bw_texts_have(c->regions, r->id);
 }
 
+bw_status bw_market_hw(bw_ctx *ctx, const bw_region *r, bw_texts hw, bw_texts *out)
+{
+    bw_str *words = bw_arena_calloc(ctx, r->hw.n + hw.n + 1, sizeof *words);
+    size_t n = 0;
+    if (!words)
+        return BW_ENOMEM;
+    for (size_t i = 0; i < r->hw.n; i++)
+        words[n++] = r->hw.items[i];
+    for (size_t i = 0; i < hw.n; i++)
+        words[n++] = hw.items[i];
+    *out = (bw_texts){words, sort_unique(words, n)};
+    return BW_OK;
+}
+
 bw_status bw_market_place(bw_ctx *ctx, const bw_market *m, const bw_region *r,
                           bw_texts hw, bw_place *out)
 {
-    size_t n = bw_market_count(m, BW_MARKET_CERTIFICATIONS), ncerts = 0, nhw = 0;
+    size_t n = bw_market_count(m, BW_MARKET_CERTIFICATIONS), ncerts = 0;
     bw_str *certs = bw_arena_calloc(ctx, n + 1, sizeof *certs);
-    bw_str *words = bw_arena_calloc(ctx, r->hw.n + hw.n + 1, sizeof *words);
-    if (!certs || !words)
+    bw_texts words;
+    if (!certs || bw_market_hw(ctx, r, hw, &words) != BW_OK)
         return BW_ENOMEM;
     for (size_t i = 0; i < n; i++) {
         const bw_certification *c = bw_market_row(m, BW_MARKET_CERTIFICATIONS, i);
@@ -57,17 +71,13 @@ bw_status bw_market_place(bw_ctx *ctx, const bw_market *m, const bw_region *r,
         if (w && covers(c, r))
             certs[ncerts++] = w->word;
     }
-    for (size_t i = 0; i < r->hw.n; i++)
-        words[nhw++] = r->hw.items[i];
-    for (size_t i = 0; i < hw.n; i++)
-        words[nhw++] = hw.items[i];
     *out = (bw_place){.id = r->id,
                       .country = r->country,
                       .operator_id = r->operator->id,
                       .certs = certs,
                       .ncerts = sort_unique(certs, ncerts),
-                      .hw = words,
-                      .nhw = sort_unique(words, nhw)};
+                      .hw = words.items,
+                      .nhw = words.n};
     return BW_OK;
 }
 
@@ -239,4 +249,136 @@ bw_status bw_market_gaps(bw_ctx *ctx, const bw_market *m, const bw_region *r,
         return bw_fail_nomem(ctx);
     *out = (bw_texts){g.items, g.n};
     return BW_OK;
+}
+
+/* ---- the gaps of all regions, folded ---- */
+
+typedef struct region_gap {
+    const bw_region *region;
+    bw_str what;
+} region_gap;
+
+typedef struct folding {
+    bw_ctx *ctx;
+    region_gap *items;
+    size_t n, cap;
+    bw_map *regions; /* in scope, by provider */
+} folding;
+
+/* One provider's together, then one gap's, then the regions by their ids. */
+static int by_provider(const void *x, const void *y)
+{
+    const region_gap *a = x, *b = y;
+    int c = bw_str_cmp(a->region->provider_id, b->region->provider_id);
+    c = c ? c : bw_str_cmp(a->what, b->what);
+    return c ? c : bw_str_cmp(a->region->id, b->region->id);
+}
+
+static bool in_scope(const bw_catalogue *c, const bw_catalogue_scope *scope,
+                     bw_str country)
+{
+    bool in = scope->nplaces == 0 || !country.ptr;
+    for (size_t i = 0; i < scope->nplaces && !in; i++)
+        in = bw_catalogue_in(c, country, scope->places[i]);
+    return in;
+}
+
+static bw_status add_region(folding *f, const bw_market *m, const bw_region *r)
+{
+    bw_texts lines;
+    bw_status st = bw_market_gaps(f->ctx, m, r, &lines);
+    uint64_t *count =
+        bw_map_put(f->regions, r->provider_id.ptr, r->provider_id.len, NULL);
+    if (st != BW_OK)
+        return st;
+    if (!count)
+        return bw_fail_nomem(f->ctx);
+    ++*count;
+    if (f->n + lines.n > f->cap) {
+        size_t cap = 2 * (f->n + lines.n);
+        region_gap *items =
+            bw_arena_grow(f->ctx, f->items, f->n * sizeof *items, cap * sizeof *items);
+        if (!items)
+            return BW_ENOMEM;
+        f->items = items;
+        f->cap = cap;
+    }
+    for (size_t i = 0; i < lines.n; i++)
+        f->items[f->n++] = (region_gap){r, lines.items[i]};
+    return BW_OK;
+}
+
+/* "aws:eu-west-1: …", "aws, all 34 regions: …" or "aws, 2 of 34 regions (a b): …". */
+static const char *folded(const folding *f, const region_gap *g, size_t n)
+{
+    const bw_region *r = g->region;
+    const uint64_t *of = bw_map_get(f->regions, r->provider_id.ptr, r->provider_id.len);
+    bw_buf b = {0};
+    if (n == 1)
+        bw_buf_str(&b, r->id);
+    else if (n == *of)
+        bw_buf_printf(&b, "%.*s, all %zu regions", (int)r->provider_id.len,
+                      r->provider_id.ptr, n);
+    else
+        bw_buf_printf(&b, "%.*s, %zu of %llu regions (", (int)r->provider_id.len,
+                      r->provider_id.ptr, n, (unsigned long long)*of);
+    for (size_t i = 0; i < n && n > 1 && n != *of; i++)
+        bw_buf_printf(&b, "%s%.*s%s", i ? " " : "", (int)g[i].region->id.len,
+                      g[i].region->id.ptr, i + 1 == n ? ")" : "");
+    bw_str where = bw_buf_view(&b);
+    const char *text = b.failed
+                           ? NULL
+                           : bw_arena_printf(f->ctx, "%.*s: %.*s", (int)where.len,
+                                             where.ptr, (int)g->what.len, g->what.ptr);
+    bw_buf_clear(&b);
+    return text;
+}
+
+static bw_status put_folded(folding *f, bw_catalogue_gap **list, size_t *n)
+{
+    bw_catalogue_gap *all =
+        bw_arena_grow(f->ctx, *list, *n * sizeof *all, (*n + f->n) * sizeof *all);
+    if (!all)
+        return BW_ENOMEM;
+    for (size_t i = 0, k; i < f->n; i += k) {
+        const region_gap *g = &f->items[i];
+        bool one_country = true;
+        for (k = 1; i + k < f->n && bw_str_eq(g[k].what, g->what) &&
+                    bw_str_eq(g[k].region->provider_id, g->region->provider_id);
+             k++)
+            one_country =
+                one_country && bw_str_eq(g[k].region->country, g->region->country);
+        const char *fact = folded(f, g, k);
+        if (!fact)
+            return bw_fail_nomem(f->ctx);
+        all[(*n)++] = (bw_catalogue_gap){
+            "offer",
+            one_country && g->region->country.ptr ? g->region->country : BW_STR(""),
+            BW_STR(""),
+            fact,
+            "it counts as not there: rules that ask for it deny",
+            "an overlay of the market (place --overlay): the row of the region, its "
+            "operator or its provider's certificate"};
+    }
+    *list = all;
+    return BW_OK;
+}
+
+bw_status bw_market_all_gaps(bw_ctx *ctx, const bw_market *m, const bw_catalogue *c,
+                             const bw_catalogue_scope *scope, bw_catalogue_gap **list,
+                             size_t *n)
+{
+    folding f = {.ctx = ctx, .regions = bw_map_new()};
+    bw_status st = f.regions ? BW_OK : bw_fail_nomem(ctx);
+    const bw_region *r;
+    for (size_t i = 0;
+         st == BW_OK && (r = bw_market_row(m, BW_MARKET_REGIONS, i)) != NULL; i++)
+        if (in_scope(c, scope, r->country))
+            st = add_region(&f, m, r);
+    if (st == BW_OK && f.n)
+        qsort(f.items, f.n, sizeof *f.items, by_provider);
+    if (st == BW_OK && f.n)
+        st = put_folded(&f, list, n);
+    bw_map_free(f.regions);
+    return st;
 }

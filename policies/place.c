@@ -103,12 +103,12 @@ static bw_status ask(const planning *k, size_t class_at, bw_action action,
     return st;
 }
 
-static bool same_hw(const bw_place *a, const bw_place *b)
+static bool same_hw(bw_texts a, const bw_place *b)
 {
-    if (a->nhw != b->nhw)
+    if (a.n != b->nhw)
         return false;
-    for (size_t i = 0; i < a->nhw; i++)
-        if (!bw_str_eq(a->hw[i], b->hw[i]))
+    for (size_t i = 0; i < a.n; i++)
+        if (!bw_str_eq(a.items[i], b->hw[i]))
             return false;
     return true;
 }
@@ -118,17 +118,19 @@ static bw_status verdict(const planning *k, bw_plan_region *r, bw_texts hw,
                          const bw_verdict_at **out)
 {
     bw_verdict_at v = {.allowed = true};
-    bw_status st = bw_market_place(k->ctx, k->m, r->region, hw, &v.place);
+    bw_texts words;
+    bw_status st = bw_market_hw(k->ctx, r->region, hw, &words);
     if (st != BW_OK)
         return st;
     for (size_t i = 0; i < r->nverdicts; i++)
-        if (same_hw(&v.place, &r->verdicts[i].place)) {
+        if (same_hw(words, &r->verdicts[i].place)) {
             *out = &r->verdicts[i];
             return BW_OK;
         }
     if (r->nverdicts == VERDICTS_MAX)
         return bw_fail(k->ctx, BW_EINVALID, "%.*s: more than %d sets of hardware",
                        (int)r->region->id.len, r->region->id.ptr, VERDICTS_MAX);
+    st = bw_market_place(k->ctx, k->m, r->region, words, &v.place);
     for (size_t c = 0; c < k->p->nclasses; c++)
         for (size_t a = 0; a < k->p->nactions && st == BW_OK; a++)
             st = ask(k, c, k->p->actions[a], &v);
@@ -366,14 +368,29 @@ static bw_status no_offers(const planning *k, bw_plan_region *r)
     return st == BW_OK ? add_all(k->ctx, &r->out, &v->denials) : st;
 }
 
-/* All kinds of hardware are denied: the region itself is out, by the first one's rules.
- */
+static bool denied_by(const bw_verdict_at *v, const bw_reason *r)
+{
+    for (size_t i = 0; i < v->denials.n; i++)
+        if (bw_str_eq(v->denials.items[i].rule, r->rule) &&
+            bw_str_eq(v->denials.items[i].detail, r->detail))
+            return true;
+    return false;
+}
+
+/* What is denied whatever the hardware keeps the region itself out. Where each kind of
+ * hardware is denied by rules of its own, the offers say so. */
 static bw_status close_region(const planning *k, bw_plan_region *r)
 {
-    for (size_t i = 0; i < r->nverdicts; i++)
-        if (r->verdicts[i].allowed)
-            return BW_OK;
-    return r->nverdicts ? add_all(k->ctx, &r->out, &r->verdicts[0].denials) : BW_OK;
+    bw_status st = BW_OK;
+    for (size_t i = 0; r->nverdicts && i < r->verdicts[0].denials.n; i++) {
+        const bw_reason *reason = &r->verdicts[0].denials.items[i];
+        bool all = true;
+        for (size_t v = 1; v < r->nverdicts && all; v++)
+            all = denied_by(&r->verdicts[v], reason);
+        if (st == BW_OK && all)
+            st = add(k->ctx, &r->out, reason->rule, reason->detail);
+    }
+    return st;
 }
 
 static bw_status weigh_region(planning *k, bw_plan_region *r)
@@ -453,7 +470,7 @@ static bw_status rank(const planning *k, bw_plan *plan)
         bw_offer *o = plan->by_cost[i];
         o->rank_cost = (uint32_t)(i + 1);
         plan->by_fit[i]->rank_fit = (uint32_t)(i + 1);
-        /* Nothing at most as dear is faster, or as fast and better in the order. */
+        /* Nothing with a known cost that comes before it is as fast. */
         o->pareto = o->monthly >= 0 && (best < 0 || o->size.latency_ms < best);
         if (o->pareto)
             best = o->size.latency_ms;

@@ -186,8 +186,10 @@ static void say_place(const bw_json *place)
     if (bw_str_is(kind, "country"))
         (void)putchar('\n');
     else if (bw_json_get(place, "unknown")->kind == BW_JSON_TRUE)
-        (void)puts(countries->count ? ", not written down: holds every country"
-                                    : ", not written down: empty");
+        (void)printf(bw_str_is(kind, "deny")
+                         ? ", not written down: holds every country\n"
+                         : ", not written down: %u countries by decisions alone\n",
+                     countries->count);
     else
         (void)printf(", %u countries\n", countries->count);
 }
@@ -236,6 +238,21 @@ static void say_change(const bw_json *v)
     (void)putchar('\n');
 }
 
+/* What several in a row have in common stands once, behind the last. */
+static void say_gap(const bw_catalogue_gap *g, const bw_catalogue_gap *next)
+{
+    (void)printf("%s: ", g->kind);
+    say(g->fact, strlen(g->fact));
+    (void)putchar('\n');
+    if (next && strcmp(next->why, g->why) == 0 && strcmp(next->put, g->put) == 0)
+        return;
+    (void)fputs("  ", stdout);
+    say(g->why, strlen(g->why));
+    (void)fputs("\n  ", stdout);
+    say(g->put, strlen(g->put));
+    (void)putchar('\n');
+}
+
 static bw_status say_gaps(const words *w, const bw_catalogue_gap *gaps, size_t n,
                           bw_buf *b)
 {
@@ -249,13 +266,7 @@ static bw_status say_gaps(const words *w, const bw_catalogue_gap *gaps, size_t n
                        {"regime", g->regime},       {"fact", bw_str_c(g->fact)},
                        {"why", bw_str_c(g->why)},   {"put", bw_str_c(g->put)}};
         if (!w->json) {
-            (void)printf("%s: ", g->kind);
-            say(g->fact, strlen(g->fact));
-            (void)fputs("\n  ", stdout);
-            say(g->why, strlen(g->why));
-            (void)fputs("\n  ", stdout);
-            say(g->put, strlen(g->put));
-            (void)putchar('\n');
+            say_gap(g, i + 1 < n ? g + 1 : NULL);
             continue;
         }
         bw_json_sep(b);
@@ -341,46 +352,6 @@ static bw_status check_scope(bw_ctx *ctx, const words *w, const bw_catalogue *c)
     return BW_OK;
 }
 
-/* What is not known about the regions that lie in scope, after the catalogue's own. */
-static bw_status region_gaps(bw_ctx *ctx, const words *w, const bw_catalogue *c,
-                             const bw_market *m, bw_catalogue_gap **gaps, size_t *n)
-{
-    const bw_region *r;
-    bw_texts lines;
-    for (size_t i = 0; (r = bw_market_row(m, BW_MARKET_REGIONS, i)) != NULL; i++) {
-        bool in = w->nplaces == 0 || !r->country.ptr;
-        for (size_t k = 0; k < w->nplaces && !in; k++)
-            in = bw_catalogue_in(c, r->country, w->places[k]);
-        if (!in)
-            continue;
-        bw_status st = bw_market_gaps(ctx, m, r, &lines);
-        if (st != BW_OK)
-            return st;
-        bw_catalogue_gap *more =
-            bw_arena_grow(ctx, *gaps, *n * sizeof *more, (*n + lines.n) * sizeof *more);
-        if (!more)
-            return bw_fail_nomem(ctx);
-        *gaps = more;
-        for (size_t k = 0; k < lines.n; k++) {
-            const char *fact =
-                bw_arena_printf(ctx, "%.*s: %.*s", (int)r->id.len, r->id.ptr,
-                                (int)lines.items[k].len, lines.items[k].ptr);
-            if (!fact)
-                return bw_fail_nomem(ctx);
-            more[(*n)++] =
-                (bw_catalogue_gap){"offer",
-                                   r->country,
-                                   {"", 0},
-                                   fact,
-                                   "it counts as not there: rules that ask for it deny",
-                                   "an overlay of the market (place --overlay): the "
-                                   "row of the region, its "
-                                   "operator or its provider's certificate"};
-        }
-    }
-    return BW_OK;
-}
-
 static bw_status run_gaps(bw_ctx *ctx, words *w, const bw_config *config,
                           const bw_policy_bench *b, bw_buf *out, bool *found)
 {
@@ -401,7 +372,7 @@ static bw_status run_gaps(bw_ctx *ctx, words *w, const bw_config *config,
         st = bw_cli_market_open(ctx, config, NULL, w->offers, w->noffers, b->catalogue,
                                 &market);
     if (st == BW_OK && w->market)
-        st = region_gaps(ctx, w, b->catalogue, market, &gaps, &n);
+        st = bw_market_all_gaps(ctx, market, b->catalogue, &scope, &gaps, &n);
     *found = n > 0;
     if (st == BW_OK)
         st = say_gaps(w, gaps, n, out);

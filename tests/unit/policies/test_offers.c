@@ -120,6 +120,18 @@ static void test_market_load__refuses_and_points(void **state)
         {RATE("\"from\":\"A\",\"to\":\"B\",\"value\":1,\"source\":\"s\""), "/rates/0"},                    /* no date */
         {RATE("\"from\":\"A\",\"to\":\"B\",\"value\":1,\"source\":\"\",\"date\":\"2026\""), "/rates/0/source"},
         {RATE("\"from\":\"A\",\"to\":\"B\",\"value\":1,\"source\":\"s\",\"date\":\"26-1\""), "/rates/0/date"},
+        {RATE("\"from\":\"A\",\"to\":\"B\",\"value\":1,\"source\":\"s\",\"date\":\"2026-13\""), "/rates/0/date"},
+        {RATE("\"from\":\"A\",\"to\":\"B\",\"value\":1,\"source\":\"s\",\"date\":\"2026-02-30\""), "/rates/0/date"},
+        {RATE("\"from\":\"A\",\"to\":\"B\",\"value\":1,\"source\":\"\\u001b[2J\",\"date\":\"2026\""), "/rates/0/source"}, /* orders to a terminal */
+        {RATE("\"from\":\"A\",\"to\":\"B\",\"value\":1,\"source\":\"s\\u009b2J\",\"date\":\"2026\""), "/rates/0/source"},
+        {RATE("\"from\":\"A\",\"to\":\"B\",\"value\":1,\"source\":\"s\\u202e\",\"date\":\"2026\""), "/rates/0/source"},
+        {RATE("\"from\":\"A\",\"to\":\"B\",\"value\":1e308,\"source\":\"s\",\"date\":\"2026\""), "/rates/0/value"},
+        {RATE("\"from\":\"A\",\"to\":\"B\",\"value\":\"NaN\",\"source\":\"s\",\"date\":\"2026\""), "/rates/0/value"},
+        {RATE("\"from\":\"A\",\"to\":\"B\",\"value\":NaN,\"source\":\"s\",\"date\":\"2026\""), "/rates/0/value"},
+        {OVER("\"rates\":[{\"from\":\"A\",\"to\":\"B\",\"value\":1," MARKET_FACT ",{\"from\":\"A\",\"to\":\"B\",\"value\":2," MARKET_FACT "]"), "/rates/1"}, /* which of them? */
+        {OVER("\"rates\":[{\"from\":\"A\",\"to\":\"B\",\"value\":1," MARKET_FACT ",{\"from\":\"A\",\"to\":\"B\",\"remove\":true}]"), "/rates/1"},
+        {OVER("\"rates\":[{\"from\":\"EUR\",\"to\":\"USD\",\"remove\":true,\"value\":1}]"), "/rates/0/value"},
+        {OVER("\"providers\":[{\"id\":\"p\",\"name\":\"P\",\"kind\":\"gpu-cloud\",\"entity\":\"e\",\"spot\":true,\"inference_api\":[\"a\\nb\"]," MARKET_FACT "]"), "/providers/0/inference_api/0"},
         {RATE("\"from\":\"A\",\"to\":\"B\",\"value\":0,\"source\":\"s\",\"date\":\"2026\""), "/rates/0/value"},
         {RATE("\"from\":\"A\",\"to\":\"B\",\"value\":null,\"source\":\"s\",\"date\":\"2026\""), "/rates/0/value"},
         {RATE("\"from\":\"A\",\"to\":\"B\",\"value\":1,\"valu\":1,\"source\":\"s\",\"date\":\"2026\""), "/rates/0/valu"},
@@ -194,6 +206,36 @@ static void test_market_gaps__says_what_to_find_out(void **state)
     assert_true(has_gap(gaps, "accelerators: not researched") && has_gap(gaps, "hardware (tee)"));
     assert_int_equal(bw_market_gaps(f->ctx, m, bw_market_find(m, BW_MARKET_REGIONS, BW_STR("p:any")), &gaps), BW_OK);
     assert_true(has_gap(gaps, "country"));
+    bw_market_free(m);
+}
+
+static bool has_folded(const bw_catalogue_gap *gaps, size_t n, const char *country, const char *fact)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(gaps[i].fact, fact) == 0)
+            return bw_str_eq(gaps[i].country, bw_str_c(country));
+    return false;
+}
+
+static void test_market_all_gaps__says_what_regions_share_once(void **state)
+{
+    fixture *f = *state;
+    const bw_str fr = BW_STR("FR");
+    const bw_catalogue_scope all = {0}, france = {.places = &fr, .nplaces = 1};
+    bw_catalogue_gap before = {.fact = "first"}, *gaps = &before;
+    size_t n = 1, few = 0;
+    bw_market *m = small(f, NULL);
+    gaps = memcpy(bw_arena_alloc(f->ctx, sizeof before), &before, sizeof before);
+    assert_int_equal(bw_market_all_gaps(f->ctx, m, f->catalogue, &all, &gaps, &n), BW_OK);
+    assert_string_equal(gaps[0].fact, "first");
+    assert_true(has_folded(gaps, n, "", "p, all 3 regions: certificate BSI C5: many"));
+    assert_true(has_folded(gaps, n, "", "p, 2 of 3 regions (p:any p:de): accelerators: not researched"));
+    assert_true(has_folded(gaps, n, "DE", "p:de: seat of operator dark") && has_folded(gaps, n, "", "p:any: country"));
+    gaps = NULL;
+    assert_int_equal(bw_market_all_gaps(f->ctx, m, f->catalogue, &france, &gaps, &few), BW_OK);
+    assert_true(few > 0 && few < n);
+    assert_true(has_folded(gaps, few, "", "p, all 2 regions: certificate BSI C5: many")); /* one may lie anywhere */
+    assert_false(has_folded(gaps, few, "DE", "p:de: seat of operator dark"));
     bw_market_free(m);
 }
 
@@ -287,6 +329,7 @@ int main(void)
         cmocka_unit_test(test_market_load__refuses_and_points),
         cmocka_unit_test(test_market_place__holds_what_provably_covers),
         cmocka_unit_test(test_market_gaps__says_what_to_find_out),
+        cmocka_unit_test(test_market_all_gaps__says_what_regions_share_once),
         cmocka_unit_test(test_market_entities__write_the_unknown_so_that_it_denies),
         cmocka_unit_test(test_market__shipped_files),
         cmocka_unit_test(test_market__survives_every_failed_allocation),

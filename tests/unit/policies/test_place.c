@@ -24,7 +24,9 @@ static const char policies[] =
     "@id(\"shares\") forbid (principal, action == Bw::Action::\"Store\", resource is Bw::DataClass)"
     "  when { resource.labels.contains(\"sovereign-eu\") } unless { context.dest.operator.foreignShareMax.lessThanOrEqual(decimal(\"24.0\")) };"
     "@id(\"no-gpu\") forbid (principal, action == Bw::Action::\"Embed\", resource is Bw::DataClass)"
-    "  when { resource.labels.contains(\"internal\") && context.dest.hw.contains(\"gpu\") };";
+    "  when { resource.labels.contains(\"internal\") && context.dest.hw.contains(\"gpu\") };"
+    "@id(\"gpu-only\") forbid (principal, action == Bw::Action::\"Store\", resource is Bw::DataClass)"
+    "  when { resource.labels.contains(\"us-bulk\") && !context.dest.hw.contains(\"gpu\") };";
 
 typedef struct fixture {
     bw_ctx *ctx;
@@ -332,6 +334,21 @@ static void test_place_plan__asks_for_each_kind_of_hardware(void **state)
     assert_true(gpu->in && out_by(&gpu->notes, "availability-unconfirmed", NULL) && out_by(&gpu->notes, "price-stale", "2026-01"));
 }
 
+/* No hardware will do, for no common reason: each offer says its own. */
+static void test_place_plan__closes_a_region_by_what_all_hardware_shares(void **state)
+{
+    bw_profile p;
+#define HEMMED(residency) "{\"regimes\":[\"none\"],\"residency\":[\"" residency "\"],\"sensitivity\":1,\"labels\":[\"internal\",\"us-bulk\"],\"purposes\":[\"search\"]}"
+    bw_plan plan = plan_of(*state, &p, PROFILE(HEMMED("EU"), ""));
+    assert_int_equal(plan.regions[P_FR].out.n, 0);
+    assert_false(plan.regions[P_FR].in);
+    const bw_offer *gpu = offer(&plan, "p:fr", "p:gpu", false), *cpu = offer(&plan, "p:fr", "p:cpu", false);
+    assert_true(out_by(&gpu->out, "policy:no-gpu", "class 0: Embed") && !out_by(&gpu->out, "policy:gpu-only", "class 0: Store"));
+    assert_true(out_by(&cpu->out, "policy:gpu-only", "class 0: Store") && !out_by(&cpu->out, "policy:no-gpu", "class 0: Embed"));
+    plan = plan_of(*state, &p, PROFILE(HEMMED("FR"), ""));
+    assert_int_equal(plan.regions[P_DE].out.n, 2); /* by move and at, whatever the hardware */
+}
+
 static void test_place_plan__the_unknown_denies(void **state)
 {
     bw_profile p;
@@ -369,6 +386,38 @@ static void test_place_plan__budget_and_unknown_prices(void **state)
     plan = plan_of(*state, &p, PROFILE(CLASS("FR"), ",\"budget\":{\"per_month\":300,\"currency\":\"EUR\"}"));
     const bw_offer *gpu = offer(&plan, "p:fr", "p:gpu", false); /* no rate from USD to EUR: cannot be held against it */
     assert_true(gpu->in && gpu->monthly < 0 && out_by(&gpu->notes, "rate-unknown", "USD"));
+}
+
+#define TYPE(id, vcpu, gib) "{\"id\":\"" id "\",\"provider\":\"p\",\"accelerator\":\"X86\",\"accelerator_count\":0,\"vcpu\":" vcpu ",\"memory_gib\":" gib ",\"spot\":false," MARKET_FACT
+#define COST(id, usd) "{\"instance\":\"" id "\",\"region\":\"p:fr\",\"market\":\"on-demand\",\"per_hour\":" usd ",\"currency\":\"USD\"," MARKET_FACT
+
+/* Types that differ in one figure each, so that only one key of the order can part them. */
+static void test_place_plan__ranks_by_each_key(void **state)
+{
+    fixture *f = *state;
+    bw_market *usual = f->market;
+    bw_profile p;
+    assert_int_equal(market_read(f->ctx, f->catalogue, market_small,
+        "{\"schema\":\"bailiwick.market/1\",\"date\":\"2026\",\"instances\":["
+        TYPE("p:a-empty", "8", "64") "," TYPE("p:b-full", "8", "4") "," TYPE("p:a-dear", "8", "4") ","
+        TYPE("p:fast", "16", "32") "," TYPE("p:as-fast", "16", "32") "," TYPE("p:unpriced", "1024", "32") "],\"prices\":["
+        COST("p:a-empty", "0.1") "," COST("p:b-full", "0.1") "," COST("p:a-dear", "0.15") "," COST("p:fast", "0.2") ","
+        COST("p:as-fast", "0.25") "]}", &f->market), BW_OK);
+    bw_plan plan = plan_of(f, &p, PROFILE(CLASS("FR"), ",\"recall\":1"));
+    const bw_offer *full = offer(&plan, "p:fr", "p:b-full", false), *empty = offer(&plan, "p:fr", "p:a-empty", false),
+                   *dear = offer(&plan, "p:fr", "p:a-dear", false), *fast = offer(&plan, "p:fr", "p:fast", false),
+                   *as_fast = offer(&plan, "p:fr", "p:as-fast", false), *unpriced = offer(&plan, "p:fr", "p:unpriced", false);
+    /* of one cost, the better fit comes first, against the order of the ids */
+    assert_true(near(full->monthly, 73) && near(empty->monthly, 73) && full->notes.n == empty->notes.n);
+    assert_true(full->rank_cost == 1 && empty->rank_cost == 2 && dear->rank_cost == 3);
+    /* of one fit, the lower cost, against the order of the ids */
+    assert_true(full->fit == dear->fit && full->fit > empty->fit && full->rank_fit + 1 == dear->rank_fit);
+    /* marked: the cheapest, then what is faster than all that is cheaper, and has a price */
+    assert_true(full->pareto && fast->pareto);
+    assert_true(!empty->pareto && !dear->pareto && !as_fast->pareto);
+    assert_true(unpriced->in && unpriced->size.latency_ms < offer(&plan, "p:fr", "p:gpu", false)->size.latency_ms && !unpriced->pareto);
+    bw_market_free(f->market);
+    f->market = usual;
 }
 
 static void test_place_plan__a_list_without_it_keeps_a_type_out(void **state)
@@ -478,9 +527,11 @@ int main(void)
         cmocka_unit_test(test_place_size__model),
         cmocka_unit_test(test_place_plan__names_every_rule),
         cmocka_unit_test(test_place_plan__asks_for_each_kind_of_hardware),
+        cmocka_unit_test(test_place_plan__closes_a_region_by_what_all_hardware_shares),
         cmocka_unit_test(test_place_plan__the_unknown_denies),
         cmocka_unit_test(test_place_plan__no_permit_is_said),
         cmocka_unit_test(test_place_plan__budget_and_unknown_prices),
+        cmocka_unit_test(test_place_plan__ranks_by_each_key),
         cmocka_unit_test(test_place_plan__a_list_without_it_keeps_a_type_out),
         cmocka_unit_test(test_place_plan__wishes),
         cmocka_unit_test(test_plan_print__says_all),
