@@ -2,6 +2,7 @@
  * set. Needs no cell, no key and no data folder. */
 #include "../policies/pack_set.h"
 #include "cli.h"
+#include "cli_words.h"
 #include "files.h"
 #include "server.h"
 #include <dirent.h>
@@ -16,6 +17,8 @@ static const char packs_usage[] =
     "compose: the text of these packs and sets, fit for PUT /v1/policies and for\n"
     "`policy check`. `policy compose eu-baseline` is what a cell starts with.\n"
     "Every pack is a starting point, no legal advice.\n";
+
+enum { LINE_MAX_BYTES = 4096 };
 
 typedef struct names {
     bw_str items[BW_PACKS_MAX];
@@ -52,6 +55,14 @@ static bw_status list_folder(bw_ctx *ctx, const char *folder, const char *end, n
     return s;
 }
 
+/* A pack may be somebody else's; a terminal takes none of its words as orders. */
+static void say(bw_buf *b, const char *before, int width, bw_str text)
+{
+    char plain[LINE_MAX_BYTES];
+    bw_cli_plain(text.ptr, text.len, plain, sizeof plain);
+    bw_buf_printf(b, "%s%-*s", before, width, plain);
+}
+
 static bw_status put_pack(bw_ctx *ctx, const char *folder, bw_str name, bw_buf *b)
 {
     bw_pack_info info;
@@ -63,11 +74,12 @@ static bw_status put_pack(bw_ctx *ctx, const char *folder, bw_str name, bw_buf *
         s = bw_pack_info_read(ctx, name, text, &info);
     if (s != BW_OK)
         return s;
-    bw_buf_printf(b, "%-20.*s %.*s  %.*s\n", (int)name.len, name.ptr, (int)info.date.len,
-                  info.date.ptr, (int)info.title.len, info.title.ptr);
-    bw_buf_printf(b, "    from: %.*s\n", (int)info.articles.len, info.articles.ptr);
-    bw_buf_printf(b, "    leaves out: %.*s\n", (int)info.leaves_out.len,
-                  info.leaves_out.ptr);
+    say(b, "", 20, name);
+    say(b, " ", 0, info.date);
+    say(b, "  ", 0, info.title);
+    say(b, "\n    from: ", 0, info.articles);
+    say(b, "\n    leaves out: ", 0, info.leaves_out);
+    bw_buf_putc(b, '\n');
     return BW_OK;
 }
 
@@ -85,7 +97,7 @@ static bw_status list_packs(bw_ctx *ctx, const char *folder, bw_buf *b)
         found->n = 0;
     bw_buf_puts(b, "sets:");
     for (size_t i = 0; s == BW_OK && i < found->n; i++)
-        bw_buf_printf(b, " %.*s", (int)found->items[i].len, found->items[i].ptr);
+        say(b, " ", 0, found->items[i]);
     bw_buf_puts(b, "\nEvery pack is a starting point, no legal advice.\n");
     return s;
 }
