@@ -58,6 +58,29 @@ static bw_status check_names(checker *c)
     return BW_OK;
 }
 
+/* Characters that turn the direction of text make a policy read otherwise than it is
+ * (CVE-2021-42574): U+202A to 202E, U+2066 to 2069. One warning a policy. */
+static bool turns(const unsigned char *p)
+{
+    return p[0] == 0xe2 && ((p[1] == 0x80 && p[2] >= 0xaa && p[2] <= 0xae) ||
+                            (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9));
+}
+
+static bw_status check_text(checker *c)
+{
+    const bw_str t = c->policy->text;
+    size_t i = 0;
+    while (i + 2 < t.len && !turns((const unsigned char *)t.ptr + i))
+        i++;
+    if (i + 2 >= t.len)
+        return BW_OK;
+    bw_cedar__say(c, "a character here turns the direction of the text, so that it may "
+                     "look other than it is");
+    const bw_cedar__expr at = {
+        .offset = (uint32_t)((uintptr_t)t.ptr + i - (uintptr_t)c->set->text.ptr)};
+    return bw_cedar__report(c, true, &at);
+}
+
 /* ---- scopes ---- */
 /* Whether an entity of the type may pass; a slot may hold whatever fits. */
 static bool type_fits(const checker *c, const bw_cedar__scope *s, bw_str type)
@@ -199,6 +222,7 @@ static bw_status check_policy(checker *c, uint32_t index)
     if (!c->active || !c->seen)
         return bw_fail_nomem(c->ctx);
     c->seen_at = 0;
+    TRY(check_text(c));
     TRY(check_names(c));
     TRY(check_scopes(c));
     for (uint32_t a = 0; a < c->schema->actions.n && !c->out->more; a++) {

@@ -506,6 +506,31 @@ static void test_findings__warn_of_policies_that_never_apply(void **state)
     }
 }
 
+static void test_findings__warn_of_text_that_turns(void **state)
+{
+    world *w = *state;
+    static const struct {
+        const char *mark;
+        bool warns;
+    } rows[] = {{"\xe2\x80\xae", true},  {"\xe2\x80\xaa", true},
+                {"\xe2\x81\xa6", true},  {"\xe2\x81\xa9", true},
+                {"\xe2\x80\xa9", false}, {"\xe2\x80\xaf", false},
+                {"\xe2\x81\xa5", false}, {"\xe2\x81\xaa", false},
+                {"\xe2\x82\xac", false}, {"\\u{202e}", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[200];
+        snprintf(text, sizeof text,
+                 "permit(principal, action, resource);\n"
+                 "@id(\"%s\") permit(principal, action, resource);",
+                 rows[i].mark);
+        bw_cedar_validation v = check(w, text, -1, NULL);
+        assert_true(v.valid && v.nfindings == rows[i].warns);
+        if (rows[i].warns)
+            assert_true(v.findings[0].warning && v.findings[0].policy == 1 &&
+                        v.findings[0].line == 2 && v.findings[0].column == 6);
+    }
+}
+
 static void test_findings__are_kept_up_to_a_number(void **state)
 {
     world *w = *state;
@@ -816,6 +841,7 @@ int main(void)
         T(test_templates__take_any_entity_that_fits),
         T(test_findings__say_where_what_and_for_whom),
         T(test_findings__warn_of_policies_that_never_apply),
+        T(test_findings__warn_of_text_that_turns),
         T(test_findings__are_kept_up_to_a_number),
         T(test_findings__write_expressions_short),
         T(test_levels__count_entities_looked_into),
