@@ -117,8 +117,10 @@ int bw_cli_policy(int argc, char **argv)
     static const struct {
         const char *word;
         int (*run)(int argc, char **argv);
-    } words[] = {{"check", policy_check}, {"test", bw_cli_policy_test},
-                 {"replay", bw_cli_policy_replay}, {"put", bw_cli_policy_put},
+    } words[] = {{"check", policy_check},
+                 {"test", bw_cli_policy_test},
+                 {"replay", bw_cli_policy_replay},
+                 {"put", bw_cli_policy_put},
                  {"packs", bw_cli_packs}, {"compose", bw_cli_packs}};
     for (size_t i = 0; argc > 1 && i < sizeof words / sizeof words[0]; i++)
         if (strcmp(argv[1], words[i].word) == 0 &&
