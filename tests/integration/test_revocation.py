@@ -206,6 +206,25 @@ def test_keys__are_gone_when_the_answer_says_so(cell):
     admin.close()
 
 
+def test_classes__that_come_and_go_are_seen_at_once(cell):
+    """A set is kept for a list of classes: another list is another set, of the same name too."""
+    client = Client(cell, cell.ana)
+    for again in range(3):
+        expected = by_scroll(client) if again == 0 else set()
+        for i in range(20, 32):  # each a class of its own
+            labels = dict(OPEN, sensitivity=i % 6, purposes=["payroll", "analysis"][:1 + (i >= 26)])
+            status, body = client.call("PUT", "/collections/docs/points?wait=true", {"points": [
+                {"id": i, "vector": [1, i], "payload": {"word": str(i), "_labels": labels}}]})
+            assert status == 200, body
+            expected.add(i)
+            status, body = client.call("POST", "/collections/docs/points/scroll", {"limit": 100})
+            assert ids_of(body["result"]["points"]) == expected
+        assert client.call("DELETE", "/collections/docs")[0] == 200
+        assert client.call("PUT", "/collections/docs", {"vectors": {"size": 2, "distance": "Dot"}})[0] == 200
+        assert by_scroll(client) == set()
+    client.close()
+
+
 def test_entities__are_replaced_whole_or_not_at_all(cell):
     first = cell.get("/v1/entities").json()
     assert first["entities"] == []
