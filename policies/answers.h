@@ -26,8 +26,8 @@ typedef struct bw_answer_key {
     uint8_t bytes[BW_ANSWER_KEY_MAX];
 } bw_answer_key;
 
-/* For a key on the stack: large, and written before it is read. Release builds zero
- * whatever else is there, which would cost a tenth of finding an answer. */
+/* For what is large on the stack and written before it is read: release builds zero
+ * all the rest, which would cost a tenth of finding an answer. */
 #define BW_UNSET __attribute__((uninitialized))
 
 typedef struct bw_answers bw_answers;

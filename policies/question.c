@@ -185,7 +185,8 @@ void bw_class__key(const bw_class_id *id, bw_str tenant, bw_answer_key *out)
     out->owner = bw_question__owner(tenant);
 }
 
-/* ---- Cedar entities ---- */
+/* ---- Cedar entities: fields in the order of their names, which need no sorting then ----
+ */
 
 static bw_cedar_field texts(const char *name, const bw_str *s, size_t n)
 {
@@ -219,10 +220,10 @@ static bw_cedar_field text(const char *name, const bw_str *s)
 
 static bw_cedar_entity node_entity(const bw_place *p, bw_cedar_field f[4])
 {
-    f[0] = ref("country", BW_STR("Bw::Country"), &p->country);
-    f[1] = ref("operator", BW_STR("Bw::LegalEntity"), &p->operator_id);
-    f[2] = texts("certs", p->certs, p->ncerts);
-    f[3] = texts("hw", p->hw, p->nhw);
+    f[0] = texts("certs", p->certs, p->ncerts);
+    f[1] = ref("country", BW_STR("Bw::Country"), &p->country);
+    f[2] = texts("hw", p->hw, p->nhw);
+    f[3] = ref("operator", BW_STR("Bw::LegalEntity"), &p->operator_id);
     return (bw_cedar_entity){
         .uid = {BW_STR("Bw::Node"), p->id}, .fields = f, .nfields = 4};
 }
@@ -230,9 +231,9 @@ static bw_cedar_entity node_entity(const bw_place *p, bw_cedar_field f[4])
 static bw_cedar_entity identity_entity(const bw_principal *p,
                                        bw_cedar_field f[3])
 {
-    f[0] = ref("tenant", BW_STR("Bw::Tenant"), &p->tenant);
+    f[0] = number("clearance", BW_CEDAR_FIELD_LONG, p->clearance);
     f[1] = ref("seat", BW_STR("Bw::Country"), &p->seat);
-    f[2] = number("clearance", BW_CEDAR_FIELD_LONG, p->clearance);
+    f[2] = ref("tenant", BW_STR("Bw::Tenant"), &p->tenant);
     return (bw_cedar_entity){.uid = {BW_STR("Bw::Identity"), p->id},
                              .fields = f,
                              .nfields = 3,
@@ -293,8 +294,8 @@ bw_status bw_question__entities(bw_ctx *ctx, const bw_cedar_schema *schema,
                                 const bw_collection_name *collection,
                                 const bw_cedar_entities *with, bw_cedar_entities **out)
 {
-    bw_cedar_field who[3], places[2][4], named[2];
-    bw_cedar_entity list[4];
+    BW_UNSET bw_cedar_field who[3], places[2][4], named[2];
+    BW_UNSET bw_cedar_entity list[4];
     size_t n = 0;
     const bw_place *at = q->at ? q->at : here;
     const bw_place *dest = bw_action__moves(q->action) && q->dest ? q->dest : at;
@@ -312,14 +313,14 @@ bw_status bw_question__context(bw_ctx *ctx, const bw_question *q, const bw_place
                                bool reads_now, const bw_cedar_value **out)
 {
     const bw_place *at = q->at ? q->at : here, *dest = q->dest ? q->dest : at;
-    bw_cedar_field f[5];
+    BW_UNSET bw_cedar_field f[5];
     size_t n = 0;
     f[n++] = ref("at", BW_STR("Bw::Node"), &at->id);
     if (bw_action__moves(q->action))
         f[n++] = ref("dest", BW_STR("Bw::Node"), &dest->id);
-    f[n++] = text("purpose", &q->purpose);
-    f[n++] = texts("safeguards", q->safeguards, q->nsafeguards);
     if (reads_now)
         f[n++] = number("now", BW_CEDAR_FIELD_DATETIME, q->now_ns / 1000000);
+    f[n++] = text("purpose", &q->purpose);
+    f[n++] = texts("safeguards", q->safeguards, q->nsafeguards);
     return bw_cedar_context_make(ctx, f, n, out);
 }

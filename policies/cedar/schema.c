@@ -131,7 +131,8 @@ const bw_cedar__attr *bw_cedar__type_attr(const bw_cedar__type *record, bw_str n
 
 bool bw_cedar__schema_id_ok(const bw_cedar_schema *s, const bw_cedar__uid *uid)
 {
-    uint32_t t = bw_cedar__schema_type(s, uid->type);
+    uint32_t t =
+        s->has_enums ? bw_cedar__schema_type(s, uid->type) : BW_CEDAR__NO_TYPE;
     if (t == BW_CEDAR__NO_TYPE || !s->types[t].ids)
         return true;
     const bw_cedar__entity_type *e = &s->types[t];
@@ -434,6 +435,7 @@ static bw_status finish_type(resolver *r, const bw_cedar__decl_entity *e,
     sort(ids, e->ids.n, sizeof *ids, by_str);
     t->ids = ids;
     t->nids = e->ids.n;
+    r->s->has_enums = true;
     return BW_OK;
 }
 

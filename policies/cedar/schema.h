@@ -39,6 +39,7 @@ struct bw_cedar_schema {
     bw_ctx *pool;                 /* owns everything */
     bw_cedar__entity_type *types; /* sorted by name */
     uint32_t ntypes;
+    bool has_enums; /* some type lists its ids */
     bw_cedar_entities actions; /* with their ancestors */
     bw_cedar__action_type *action_types;
 };
