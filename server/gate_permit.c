@@ -56,9 +56,34 @@ static const char *names_of(bw_ctx *ctx, const bw_decision *d)
     return text;
 }
 
-static bw_status refusal(bw_request *r, bw_action action, const bw_decision *d)
+bw_status bw_gate_reads_audit(bw_request *r, bool *out)
 {
-    const char *names = names_of(r->ctx, d);
+    bw_question q;
+    bw_decision d;
+    bw_gate__question(r, BW_ACTION_READ_AUDIT, &q);
+    bw_status s = bw_decide_object(r->ctx, r->server->authority, &q, "Node",
+                                   (bw_str){NULL, 0}, r->server->config.cell_id, &d);
+    *out = s == BW_OK && d.allow;
+    return s;
+}
+
+bw_status bw_gate_tells(bw_request *r, bw_str labels, bool *out)
+{
+    bw_labels l;
+    bw_status s = bw_labels_from_canonical(r->ctx, labels, &l);
+    *out = s == BW_OK && bw_str_eq(l.tenant, r->caller->principal.tenant);
+    return *out ? BW_OK : bw_gate_reads_audit(r, out);
+}
+
+/* labels: of the class, in canonical form. */
+static bw_status refusal(bw_request *r, bw_action action, bw_str labels,
+                         const bw_decision *d)
+{
+    bool tells;
+    bw_status s = bw_gate_tells(r, labels, &tells);
+    if (s != BW_OK)
+        return s;
+    const char *names = tells ? names_of(r->ctx, d) : NULL;
     if (!names)
         return bw_fail(r->ctx, BW_EDENIED,
                        "Denied: no policy permits %s of these labels to this key here; "
@@ -70,14 +95,14 @@ static bw_status refusal(bw_request *r, bw_action action, const bw_decision *d)
                    names, bw_action_name(action));
 }
 
-/* labels: of a class that nothing stored has, or none. */
+/* stored: something has had that class, so the log need not keep its labels. */
 static bw_status denied(bw_request *r, bw_action action, const bw_class_id *class_id,
-                        bw_str labels, const bw_decision *d)
+                        bw_str labels, bool stored, const bw_decision *d)
 {
-    bw_audit_add_decision(r->audit, action,
-                          &(bw_audit_subject){.class_id = class_id, .labels = labels},
-                          d);
-    return refusal(r, action, d);
+    bw_audit_subject about = {.class_id = class_id,
+                              .labels = stored ? BW_STR("") : labels};
+    bw_audit_add_decision(r->audit, action, &about, d);
+    return refusal(r, action, labels, d);
 }
 
 bw_status bw_gate__name_classes(gate_request *g)
@@ -111,7 +136,7 @@ bw_status bw_gate_decide(bw_request *r, bw_action action, const bw_class_id *cla
     bw_audit_subject about = {.class_id = class_id, .no_purpose = true};
     bw_audit_add_decision(r->audit, action, &about, d);
     if (!d->allow)
-        s = refusal(r, action, d);
+        s = refusal(r, action, text, d);
     bw_decision_release(d);
     return s;
 }
@@ -537,7 +562,7 @@ bw_status bw_gate_class(bw_request *r, const bw_collection_info *info,
     if (s != BW_OK)
         return s;
     if (!d->allow)
-        s = denied(r, BW_ACTION_STORE, &id, canonical, d);
+        s = denied(r, BW_ACTION_STORE, &id, canonical, false, d);
     bw_decision_release(d);
     if (s != BW_OK)
         return s;
@@ -570,7 +595,7 @@ bw_status bw_gate_denied(bw_request *r, const bw_class_id *class_id, bw_action a
     if (d.allow) /* the engine saw a set in which the class was missing: never say
                     "allowed" */
         memset(&d, 0, sizeof d);
-    return denied(r, action, class_id, BW_STR(""), &d);
+    return denied(r, action, class_id, text, true, &d);
 }
 
 /* A hold is the one fact about hidden data that a caller may come to feel: destroying
@@ -588,7 +613,7 @@ static bw_status drop_one(bw_request *r, const bw_class_id *id, bool visible)
     if (s != BW_OK)
         return s;
     if (!d->allow && (visible || d->npolicies > 0 || d->nerrors > 0))
-        s = denied(r, BW_ACTION_DELETE, id, BW_STR(""), d);
+        s = denied(r, BW_ACTION_DELETE, id, text, true, d);
     bw_decision_release(d);
     return s;
 }

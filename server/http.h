@@ -97,10 +97,16 @@ BW_MUST_USE bw_status bw_gate_access(bw_request *r, bw_str collection, bw_collec
 BW_MUST_USE bw_status bw_gate_class(bw_request *r, const bw_collection_info *info, const bw_json *given,
                                     bw_class_id *out);
 /* One decision about a class that the request named, without its purpose; recorded.
- * BW_EDENIED with the policies' names. */
+ * BW_EDENIED with the policies' names (bw_gate_tells). */
 BW_MUST_USE bw_status bw_gate_decide(bw_request *r, bw_action action, const bw_class_id *class_id);
 /* After bw_write returned BW_EDENIED: the message with the policies that forbid `action` on it. */
 bw_status bw_gate_denied(bw_request *r, const bw_class_id *class_id, bw_action action);
+/* Whether the caller may ReadAudit here. Not recorded. Wants an authority (no --dev). */
+BW_MUST_USE bw_status bw_gate_reads_audit(bw_request *r, bool *out);
+/* Whether the caller may be told which policies decide about a class: one of its own
+ * tenant, or any if it may ReadAudit. Of another tenant's they would tell what an operator
+ * has agreed with that tenant. labels: canonical. */
+BW_MUST_USE bw_status bw_gate_tells(bw_request *r, bw_str labels, bool *out);
 /* ManageCollection on one collection, by its name or an alias, for calls that name it in
  * the body (rows of BW_ROUTE_COLLECTION have it decided before they run). BW_EDENIED: set
  * response->status to 403. */

@@ -17,17 +17,6 @@ enum { RESIDENCY_CLASSES_MAX = 64 };
 
 /* ---- the asker ---- */
 
-static bw_status may_read_audit(bw_request *r, bool *out)
-{
-    bw_question q;
-    bw_decision d;
-    bw_gate__question(r, BW_ACTION_READ_AUDIT, &q);
-    bw_status s = bw_decide_object(r->ctx, r->server->authority, &q, "Node",
-                                   (bw_str){NULL, 0}, r->server->config.cell_id, &d);
-    *out = s == BW_OK && d.allow;
-    return s;
-}
-
 static bw_status want_read_audit(bw_request *r, bw_response *out)
 {
     bw_status s =
@@ -545,7 +534,7 @@ bw_status bw_v1_explain(bw_request *r, bw_response *out)
     x.principal = bw_json_get_value(x.body, "principal");
     const bw_json *event = bw_json_get_value(x.body, "event");
     s = x.principal || event ? want_read_audit(r, out)
-                             : may_read_audit(r, &x.ask.privileged);
+                             : bw_gate_reads_audit(r, &x.ask.privileged);
     if (s != BW_OK)
         return s;
     if (event) {
@@ -616,7 +605,7 @@ bw_status bw_v1_put_residency(bw_request *r, bw_buf *b, const bw_class_id *class
         bw_buf_puts(b, "null");
     }
     if (r->server->authority) {
-        s = may_read_audit(r, &privileged);
+        s = bw_gate_reads_audit(r, &privileged);
         bw_buf_puts(b, ",\"classes\":[");
         for (size_t i = 0; i < shown && s == BW_OK; i++) {
             bw_arena_mark mark = bw_arena_mark_get(r->ctx);

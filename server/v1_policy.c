@@ -322,6 +322,7 @@ bw_status bw_v1_authorize(bw_request *r, bw_response *out)
     const bw_json *body;
     bw_v1_question q;
     bw_decision d;
+    bool tells = true;
     char hex[BW_CLASS_TEXT + 1];
     bw_status s = bw_v1_need_policies(r);
     if (s == BW_OK)
@@ -331,8 +332,12 @@ bw_status bw_v1_authorize(bw_request *r, bw_response *out)
                                  r->server->config.cell_id, &q);
     if (s == BW_OK)
         s = bw_v1_decide(r, r->server->authority, &q, &d);
+    if (s == BW_OK && q.label_text.ptr)
+        s = bw_gate_tells(r, q.label_text, &tells);
     if (s != BW_OK)
         return s;
+    if (!tells)
+        d.npolicies = d.nerrors = 0;
     bw_buf_puts(&out->body, "{");
     bw_v1_put_decision(&out->body, &d);
     if (q.label_text.ptr) {

@@ -257,6 +257,45 @@ def test_write__denied_is_451_with_the_policy(cell):
     assert r.status == 422 and b"_labels" in r.body[:190]
 
 
+def test_denials__of_another_tenants_labels_name_no_policy():
+    """Which policies stand in the way of another tenant's class tells what an operator has
+    agreed with that tenant: with whom it has signed, which tenants it knows."""
+    phi = {"regimes": ["hipaa"], "residency": ["world"], "sensitivity": 1, "categories": ["phi"], "purposes": ["care"]}
+    ref = lambda kind, name: {"__entity": {"type": "Bw::" + kind, "id": name}}
+
+    def facts(signed):
+        share = {"__extn": {"fn": "decimal", "arg": "0.0"}}
+        return [{"uid": {"type": "Bw::LegalEntity", "id": "eucloud"}, "parents": [], "attrs": {
+            "seat": ref("Country", "FR"), "controlZones": [ref("Zone", "FR")], "foreignShareMax": share,
+            "foreignShareSum": share, "certs": [], "baaWith": [ref("Tenant", t) for t in signed]}}] + [
+                {"uid": {"type": "Bw::Tenant", "id": t}, "parents": [], "attrs": {}} for t in signed]
+
+    with Cell(dev=False, country="FR", operator="eucloud", settings={"cell.hw": "tee"}) as c:
+        key = c.key_add("ana", "acme", roles=["editor", "exporter"], purposes=["care"])
+        dpo = c.key_add("dee", "acme", roles=["dpo"], purposes=["care"])
+        assert c.put("/collections/docs", {"vectors": {"size": 2, "distance": "Dot"}}, key=key).status == 200
+
+        def asks(tenant, key=key):
+            labels = dict(phi, tenant=tenant)
+            upsert = {"points": [{"id": 5, "vector": [1, 2], "payload": {"_labels": labels}}]}
+            dest = {"id": "va1", "country": "US", "operator": "eucloud", "hw": ["tee"]}
+            return [(r.status, r.body.replace(tenant.encode(), b"T")) for r in
+                    [c.put("/collections/docs/points?wait=true", upsert, key=key)] +
+                    [c.post("/v1/authorize", {"action": a, "labels": labels, "dest": dest}, key=key)
+                     for a in ("Store", "Transfer", "Export", "Embed", "Replicate")] +
+                    [c.post("/v1/authorize", {"action": a, "labels": labels}, key=key) for a in ("Store", "Query")]]
+
+        assert c.put("/v1/entities", {"entities": facts([])}).status == 200
+        before = asks("globex")
+        told = asks("globex", dpo)
+        assert before[0][0] == 451 and b"hipaa-baa" not in before[0][1] and b"hipaa-baa" in told[0][1]
+        assert all(b'"deny","policies":[],"errors":[]' in body for _, body in before[1:])
+        assert b"hipaa-baa" in told[1][1] and b"hipaa-baa" in asks("acme")[0][1]
+        assert c.put("/v1/entities", {"entities": facts(["globex"])}).status == 200
+        assert asks("globex") == before and asks("globex", dpo) != told
+        assert "hipaa-baa" in c.get("/v1/audit?limit=100").text  # the log has the names
+
+
 def test_drop__does_not_reach_what_is_held(cell):
     """Neither a held class that she sees nor one that she does not goes with its collection."""
     held, hidden_held = dict(LABELS, legal_hold=True), dict(SECRET, legal_hold=True)
