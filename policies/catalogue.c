@@ -239,7 +239,8 @@ static bw_status merge(bw_ctx *ctx, bw_catalogue *c, merging *m, bw_str text,
         if (!(m->rows[t] = bw_map_new()) || !(m->removed[t] = bw_map_new()))
             return bw_fail_nomem(ctx);
     bw_status st = read_text(ctx, c, m, text, false);
-    if (st == BW_OK && overlay.len)
+    if (st == BW_OK &&
+        overlay.ptr) /* a file cut to nothing withdraws nothing: refused */
         st = read_text(ctx, c, m, overlay, true);
     for (int t = 0; t < BW_CAT_TABLES && st == BW_OK; t++) {
         st = sorted(ctx, c, m->rows[t], &c->rows[t], &c->nrows[t]);

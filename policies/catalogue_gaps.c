@@ -4,6 +4,8 @@
  * changes a decision: what is unknown denies without this list. */
 #include "catalogue_impl.h"
 
+#include "../engine/base/map.h"
+
 #define ROW_END "\"source\":\"...\",\"date\":\"YYYY-MM-DD\"}"
 
 typedef struct gaps {
@@ -12,6 +14,7 @@ typedef struct gaps {
     const bw_catalogue_scope *scope;
     bw_catalogue_gap *items;
     size_t n, cap;
+    bw_map *legal; /* ids of the operator's own legal entities */
 } gaps;
 
 /* ---- scope ---- */
@@ -209,18 +212,17 @@ static bw_str uid_part(const bw_json *v, const char *name)
     return v ? bw_catalogue__str(inner ? inner : v, name) : nobody;
 }
 
-static bool entity_known(const gaps *g, const bw_json *list, bw_str type, bw_str id)
+/* The ids of legal entities in the operator's list. */
+static bw_status list_legal_entities(gaps *g, const bw_json *list)
 {
-    if (bw_str_is(type, "Bw::LegalEntity") &&
-        bw_catalogue__get(g->c, BW_CAT_ENTITIES, id))
-        return true;
     for (const bw_json *e = list->child; e; e = e->next) {
         const bw_json *uid = bw_json_get(e, "uid");
-        if (bw_str_eq(uid_part(uid, "type"), type) &&
-            bw_str_eq(uid_part(uid, "id"), id))
-            return true;
+        bw_str id = uid_part(uid, "id");
+        if (bw_str_is(uid_part(uid, "type"), "Bw::LegalEntity") &&
+            !bw_map_put(g->legal, id.ptr, id.len, NULL))
+            return bw_fail_nomem(g->ctx);
     }
-    return false;
+    return BW_OK;
 }
 
 static bw_status cedar_legal_entity(gaps *g, bw_str id, const bw_json *attrs)
@@ -242,13 +244,13 @@ static bw_status cedar_legal_entity(gaps *g, bw_str id, const bw_json *attrs)
     return st;
 }
 
-static bw_status cedar_node(gaps *g, const bw_json *list, bw_str id,
-                            const bw_json *attrs)
+static bw_status cedar_node(gaps *g, bw_str id, const bw_json *attrs)
 {
     bw_str operator_id = uid_part(bw_json_get(attrs, "operator"), "id"),
            country = uid_part(bw_json_get(attrs, "country"), "id");
     bw_status st = BW_OK;
-    if (!entity_known(g, list, BW_STR("Bw::LegalEntity"), operator_id))
+    if (!bw_catalogue__get(g->c, BW_CAT_ENTITIES, operator_id) &&
+        !bw_map_get(g->legal, operator_id.ptr, operator_id.len))
         st = add(
             g, "node", nobody, nobody,
             TEXT("operator %.*s of node %.*s", S(operator_id), S(id)),
@@ -270,6 +272,9 @@ static bw_status cedar_gaps(gaps *g)
     bw_status st = bw_json_parse(g->ctx, g->scope->entities, BW_JSON_CEDAR, &list);
     if (st == BW_OK && list->kind != BW_JSON_ARRAY)
         st = bw_fail(g->ctx, BW_EINVALID, "entities: expected a list");
+    if (st == BW_OK)
+        st = (g->legal = bw_map_new()) ? list_legal_entities(g, list)
+                                       : bw_fail_nomem(g->ctx);
     for (const bw_json *e = st == BW_OK ? list->child : NULL; e && st == BW_OK;
          e = e->next) {
         const bw_json *uid = bw_json_get(e, "uid"), *attrs = bw_json_get(e, "attrs");
@@ -277,8 +282,9 @@ static bw_status cedar_gaps(gaps *g)
         if (bw_str_is(type, "Bw::LegalEntity"))
             st = cedar_legal_entity(g, id, attrs);
         else if (bw_str_is(type, "Bw::Node"))
-            st = cedar_node(g, list, id, attrs);
+            st = cedar_node(g, id, attrs);
     }
+    bw_map_free(g->legal);
     return st;
 }
 

@@ -167,6 +167,7 @@ struct bw_market {
     bw_map *index[BW_MARKET_TABLES]; /* key -> row */
     row *rows[BW_MARKET_TABLES];     /* sorted by key */
     size_t n[BW_MARKET_TABLES];
+    const bw_certification **certs; /* by provider, then id */
     char version[VERSION_TEXT];
 };
 
@@ -613,6 +614,39 @@ static bw_status sort_rows(const reading *r, int which)
     return BW_OK;
 }
 
+static int by_holder(const void *x, const void *y)
+{
+    const bw_certification *a = *(const bw_certification *const *)x,
+                           *b = *(const bw_certification *const *)y;
+    int c = bw_str_cmp(a->provider_id, b->provider_id);
+    return c ? c : bw_str_cmp(a->id, b->id);
+}
+
+/* Each region is held against its provider's certifications, and those against each
+ * other: the limit keeps that short. */
+static bw_status sort_certifications(const reading *r)
+{
+    bw_market *m = r->m;
+    size_t n = m->n[BW_MARKET_CERTIFICATIONS], count = 0;
+    m->certs = bw_arena_calloc(m->mem, n + 1, sizeof *m->certs);
+    if (!m->certs)
+        return bw_fail_nomem(r->ctx);
+    for (size_t i = 0; i < n; i++)
+        m->certs[i] = bw_market_row(m, BW_MARKET_CERTIFICATIONS, i);
+    if (n)
+        qsort(m->certs, n, sizeof *m->certs, by_holder);
+    for (size_t i = 0; i < n; i++) {
+        bw_str provider = m->certs[i]->provider_id;
+        bool same = i && bw_str_eq(provider, m->certs[i - 1]->provider_id);
+        count = same ? count + 1 : 1;
+        if (count > LIST_MAX)
+            return bw_fail_at(r->ctx, BW_EINVALID, "/certifications",
+                              "provider \"%.*s\" has more than %d certifications",
+                              (int)provider.len, provider.ptr, LIST_MAX);
+    }
+    return BW_OK;
+}
+
 static bw_status build(reading *r, const bw_market_file *files, size_t n)
 {
     crypto_generichash_state hash;
@@ -634,6 +668,8 @@ static bw_status build(reading *r, const bw_market_file *files, size_t n)
                    hex);
     for (int t = 0; t < BW_MARKET_TABLES && st == BW_OK; t++)
         st = sort_rows(r, t);
+    if (st == BW_OK)
+        st = sort_certifications(r);
     for (int t = 0; t < BW_MARKET_TABLES; t++)
         for (size_t i = 0; i < r->m->n[t] && st == BW_OK; i++)
             st = link_row(r, t, &r->m->rows[t][i]);
@@ -690,6 +726,22 @@ const void *bw_market_find(const bw_market *m, enum bw_market_table t, bw_str id
 {
     const uint64_t *slot = bw_map_get(m->index[t], id.ptr, id.len);
     return slot ? ((const row *)(uintptr_t)*slot)->value : NULL;
+}
+
+const bw_certification *const *bw_market_certifications(const bw_market *m,
+                                                        bw_str provider, size_t *n)
+{
+    size_t lo = 0, hi = m->n[BW_MARKET_CERTIFICATIONS], all = hi;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (bw_str_cmp(m->certs[mid]->provider_id, provider) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    for (*n = 0; lo + *n < all && bw_str_eq(m->certs[lo + *n]->provider_id, provider);)
+        ++*n;
+    return m->certs + lo;
 }
 
 static const void *find3(const bw_market *m, enum bw_market_table t, bw_str a, bw_str b,

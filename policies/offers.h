@@ -107,6 +107,8 @@ size_t bw_market_count(const bw_market *m, enum bw_market_table t);
 /* Rows in order of their keys (bytewise); NULL past the end. */
 const void *bw_market_row(const bw_market *m, enum bw_market_table t, size_t i);
 const void *bw_market_find(const bw_market *m, enum bw_market_table t, bw_str id);
+/* A provider's certifications by their ids: at most 512. */
+const bw_certification *const *bw_market_certifications(const bw_market *m, bw_str provider, size_t *n);
 /* The price of an instance in a region; the region's own wins over "*". NULL: none known. */
 const bw_price *bw_market_price(const bw_market *m, bw_str instance, bw_str region, bool spot);
 /* amount in `to`, or BW_UNKNOWN where the data has no rate. */

@@ -60,15 +60,16 @@ bw_status bw_market_hw(bw_ctx *ctx, const bw_region *r, bw_texts hw, bw_texts *o
 bw_status bw_market_place(bw_ctx *ctx, const bw_market *m, const bw_region *r,
                           bw_texts hw, bw_place *out)
 {
-    size_t n = bw_market_count(m, BW_MARKET_CERTIFICATIONS), ncerts = 0;
+    size_t n, ncerts = 0;
+    const bw_certification *const *held =
+        bw_market_certifications(m, r->provider_id, &n);
     bw_str *certs = bw_arena_calloc(ctx, n + 1, sizeof *certs);
     bw_texts words;
     if (!certs || bw_market_hw(ctx, r, hw, &words) != BW_OK)
         return BW_ENOMEM;
     for (size_t i = 0; i < n; i++) {
-        const bw_certification *c = bw_market_row(m, BW_MARKET_CERTIFICATIONS, i);
-        const bw_cert_word *w = bw_market_find(m, BW_MARKET_CERT_WORDS, c->name);
-        if (w && covers(c, r))
+        const bw_cert_word *w = bw_market_find(m, BW_MARKET_CERT_WORDS, held[i]->name);
+        if (w && covers(held[i], r))
             certs[ncerts++] = w->word;
     }
     *out = (bw_place){.id = r->id,
@@ -200,9 +201,11 @@ static void operator_gaps(gaps *g, const bw_legal *e)
 
 static bool proved(const bw_market *m, bw_str name, const bw_region *r)
 {
-    const bw_certification *c;
-    for (size_t i = 0; (c = bw_market_row(m, BW_MARKET_CERTIFICATIONS, i)) != NULL; i++)
-        if (bw_str_eq(c->name, name) && covers(c, r))
+    size_t n;
+    const bw_certification *const *held =
+        bw_market_certifications(m, r->provider_id, &n);
+    for (size_t i = 0; i < n; i++)
+        if (bw_str_eq(held[i]->name, name) && covers(held[i], r))
             return true;
     return false;
 }
@@ -211,8 +214,7 @@ static bool proved(const bw_market *m, bw_str name, const bw_region *r)
 static void cert_gap(gaps *g, const bw_market *m, const bw_certification *c,
                      const bw_region *r)
 {
-    if (!bw_str_eq(c->provider_id, r->provider_id) ||
-        bw_str_is(c->status, "not-held") ||
+    if (bw_str_is(c->status, "not-held") ||
         (c->regions.items && !bw_texts_have(c->regions, r->id)) ||
         proved(m, c->name, r))
         return;
@@ -231,7 +233,9 @@ static void cert_gap(gaps *g, const bw_market *m, const bw_certification *c,
 bw_status bw_market_gaps(bw_ctx *ctx, const bw_market *m, const bw_region *r,
                          bw_texts *out)
 {
-    size_t n = bw_market_count(m, BW_MARKET_CERTIFICATIONS);
+    size_t n;
+    const bw_certification *const *held =
+        bw_market_certifications(m, r->provider_id, &n);
     gaps g = {.ctx = ctx, .cap = n + 8};
     g.items = bw_arena_calloc(ctx, g.cap, sizeof *g.items);
     if (!g.items)
@@ -240,7 +244,7 @@ bw_status bw_market_gaps(bw_ctx *ctx, const bw_market *m, const bw_region *r,
         gap(&g, "country", (bw_str){NULL, 0}, (bw_str){NULL, 0});
     operator_gaps(&g, r->operator);
     for (size_t i = 0; i < n; i++)
-        cert_gap(&g, m, bw_market_row(m, BW_MARKET_CERTIFICATIONS, i), r);
+        cert_gap(&g, m, held[i], r);
     if (!r->hw.items)
         gap(&g, "hardware (tee)", (bw_str){NULL, 0}, (bw_str){NULL, 0});
     if (!r->accelerators.items)

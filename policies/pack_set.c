@@ -141,8 +141,9 @@ static bw_status add_pack(bw_ctx *ctx, composer *c, bw_str name)
     bool fresh;
     bw_str text;
     if (!name_ok(name))
-        return bw_fail(ctx, BW_EINVALID, "a pack's name is 1 to %d of a-z 0-9 -",
-                       NAME_MAX_BYTES);
+        return bw_fail(ctx, BW_EINVALID,
+                       "a pack's name is 1 to %d of a-z 0-9 -, not \"%.*s\"",
+                       NAME_MAX_BYTES, (int)(name.len < 80 ? name.len : 80), name.ptr);
     bw_status s = read_file(ctx, c, "", name, ".cedar", &text);
     if (s != BW_OK)
         return s;

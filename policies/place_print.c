@@ -302,6 +302,15 @@ static void say_out(bw_buf *b, const bw_plan *plan, bool offers)
     bw_map_free(rules);
 }
 
+/* A budget that no price can be held against would look as if it had been kept. */
+static bool budget_is_idle(const bw_plan *plan)
+{
+    bool idle = plan->profile->budget >= 0;
+    for (size_t i = 0; i < plan->nin && idle; i++)
+        idle = plan->by_cost[i]->monthly < 0;
+    return idle && plan->nin;
+}
+
 void bw_plan_table(const bw_plan *plan, bw_str catalogue_version, bool by_fit,
                    size_t limit, bw_buf *out)
 {
@@ -310,6 +319,11 @@ void bw_plan_table(const bw_plan *plan, bw_str catalogue_version, bool by_fit,
                   !plan->nin ? "."
                   : by_fit   ? "; the fullest machines first:"
                              : "; the cheapest first, unknown prices last:");
+    if (budget_is_idle(plan))
+        bw_buf_printf(out,
+                      "the budget kept none of them out: no price is known in %.*s "
+                      "(an overlay adds prices or rates)\n",
+                      (int)plan->profile->currency.len, plan->profile->currency.ptr);
     if (plan->nin)
         bw_buf_puts(out, "cost   fit      per month\n");
     for (size_t i = 0; i < plan->nin && i < limit; i++)

@@ -69,12 +69,14 @@ static bw_status number(const reading *r, const bw_json *v, range want, double *
     char why[96];
     if (!e && !want.needed)
         return BW_OK;
-    (void)snprintf(why, sizeof why, "wants \"%s\": %s of %g to %g", want.name,
-                   want.whole ? "an integer" : "a number", want.least, want.most);
+    (void)snprintf(why, sizeof why,
+                   want.whole ? "wants \"%s\": digits alone, %.0f to %.0f"
+                              : "wants \"%s\": a number of %g to %g",
+                   want.name, want.least, want.most);
     if (!e || e->kind != BW_JSON_NUMBER || !(e->real >= want.least) ||
         e->real > want.most || (want.whole && !e->is_int))
         return bad(r, e ? e : v, why);
-    *out = e->real;
+    *out = e->real + 0.0; /* no negative zero */
     return BW_OK;
 }
 
@@ -263,6 +265,11 @@ static bw_status read_budget(const reading *r, const bw_json *root, bw_profile *
         st = number(r, v, (range){"per_month", 0, 1e12, true, false}, &p->budget);
     if (st == BW_OK)
         st = text(r, v, "currency", true, &p->currency);
+    for (size_t i = 0; st == BW_OK && i < p->currency.len; i++)
+        if (p->currency.len != 3 || p->currency.ptr[i] < 'A' ||
+            p->currency.ptr[i] > 'Z')
+            st = bad(r, bw_json_get(v, "currency"),
+                     "wants three capital letters (ISO 4217)");
     return st;
 }
 

@@ -405,14 +405,13 @@ static bw_status read_side(bw_ctx *ctx, const words *w, const char *file,
 {
     bw_str text;
     bw_status st = bw_file_read(ctx, file, BW_POLICIES_BYTES_MAX, &text);
-    if (st == BW_OK)
-        st = w->overlays ? bw_catalogue_parse(ctx, b->pack.catalogue, text, out)
-                         : bw_catalogue_parse(ctx, text, (bw_str){NULL, 0}, out);
-    if (st != BW_EINVALID)
+    if (st != BW_OK)
         return st;
-    const char *why =
-        bw_arena_printf(ctx, "%s: %s", bw_ctx_pointer(ctx), bw_ctx_message(ctx));
-    return why ? bw_fail(ctx, st, "%s: %s", file, why) : bw_fail_nomem(ctx);
+    st = w->overlays ? bw_catalogue_parse(ctx, b->pack.catalogue, text, out)
+                     : bw_catalogue_parse(ctx, text, (bw_str){NULL, 0}, out);
+    return st == BW_EINVALID ? bw_fail_at(ctx, st, bw_ctx_pointer(ctx), "%s: %s", file,
+                                          bw_ctx_message(ctx))
+                             : st;
 }
 
 static bw_status run_diff(bw_ctx *ctx, words *w, const bw_policy_bench *b, bw_buf *out,

@@ -153,6 +153,8 @@ static bw_status open_facts(bw_ctx *ctx, const options *o, bw_config *c, bench *
         st = bw_file_read(ctx, kept, BW_POLICIES_BYTES_MAX, &b->policies);
     if (st == BW_OK && o->entities)
         st = bw_file_read(ctx, o->entities, BW_PACK_BYTES_MAX, &b->entities);
+    if (st == BW_OK && o->entities && b->entities.len == 0)
+        st = bw_fail(ctx, BW_EINVALID, "%s is empty", o->entities);
     return st;
 }
 
@@ -202,6 +204,9 @@ static bw_status all_entities(bw_ctx *ctx, const bench *b, bw_buf *out)
     bw_str inner = {"", 0};
     bw_status st =
         b->entities.len ? bw_json_parse(ctx, b->entities, BW_JSON_CEDAR, &own) : BW_OK;
+    if (st == BW_EINVALID)
+        st = bw_fail_at(ctx, st, bw_ctx_pointer(ctx), "entities: %s",
+                        bw_ctx_message(ctx));
     if (st == BW_OK && own && own->kind != BW_JSON_ARRAY)
         st = bw_fail(ctx, BW_EINVALID, "entities: expected a list");
     if (st == BW_OK && own && own->count > 0)
@@ -281,8 +286,12 @@ static bw_status read_profile(bw_ctx *ctx, const options *o, const bench *b,
     bw_json *v;
     const bw_json *classes = NULL;
     bw_status st = bw_file_read(ctx, o->profile, PROFILE_BYTES_MAX, &text);
-    if (st == BW_OK)
-        st = bw_json_parse(ctx, text, BW_JSON_REQUEST, &v);
+    if (st != BW_OK)
+        return st;
+    st = bw_json_parse(ctx, text, BW_JSON_REQUEST, &v);
+    if (st == BW_EINVALID)
+        return bw_fail_at(ctx, st, bw_ctx_pointer(ctx), "profile: %s",
+                          bw_ctx_message(ctx));
     if (st == BW_OK && o->classes)
         st = classes_of(ctx, o, &classes);
     return st == BW_OK ? bw_profile_read(ctx, b->catalogue, v, classes, out) : st;

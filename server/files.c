@@ -78,7 +78,8 @@ static bw_status read_whole(bw_ctx *ctx, int fd, const char *path, size_t bytes_
 
 bw_status bw_file_read(bw_ctx *ctx, const char *path, size_t bytes_max, bw_str *out)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    /* a pipe without a writer would hold us up before we see what it is */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     return read_whole(ctx, fd, path, bytes_max, out);
 }
 

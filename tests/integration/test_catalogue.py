@@ -129,7 +129,9 @@ def test_diff__names_the_edges_that_change(tmp_path, overlay):
     r = run("diff", shipped, shipped)
     assert (r.returncode, r.stdout) == (0, "")
     r = run("diff", shipped, overlay)  # an overlay is no catalogue of its own
-    assert r.returncode == 1 and "/adequacy/0: catalogue: only an overlay removes" in r.stderr
+    assert r.returncode == 1 and "/adequacy/0: " in r.stderr and "overlay.json: catalogue: only an overlay removes" in r.stderr
+    r = run("diff", str(tmp_path), shipped)
+    assert r.returncode == 1 and r.stderr.count(str(tmp_path)) == 1, r.stderr
 
 
 @pytest.mark.parametrize("words", [

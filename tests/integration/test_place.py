@@ -463,6 +463,12 @@ def test_what_is_wrong_is_named(tmp_path):
     bad = tmp_path / "bad.json"
     bad.write_text(json.dumps(dict(p, vektors=1)))
     refused(tmp_path, ["--profile", str(bad)], "/vektors", "no member")
+    bad.write_text("{")
+    refused(tmp_path, ["--profile", str(bad)], "profile: JSON")
+    bad.write_text("")
+    refused(tmp_path, ["--profile", profile, "--entities", str(bad)], "is empty")
+    os.mkfifo(tmp_path / "pipe")  # nobody writes: must not wait
+    refused(tmp_path, ["--profile", str(tmp_path / "pipe")], "no plain file")
     bad.write_text(json.dumps(dict(p, classes=[dict(p["classes"][0], regimes=["gdrp"])])))
     refused(tmp_path, ["--profile", str(bad)], "/classes/0/regimes")
     over = {"schema": "bailiwick.market/1", "date": "2026-11-30", "regions": [

@@ -257,6 +257,7 @@ static void test_catalogue_parse__asks_the_shipped_file_for_the_same(void **stat
     bw_catalogue *c;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(bw_catalogue_parse(ctx, bw_str_c(bad[i]), (bw_str){0}, &c), BW_EINVALID);
+    assert_int_equal(bw_catalogue_parse(ctx, BW_STR("{\"date\":\"2026-11-30\"}"), BW_STR(""), &c), BW_EINVALID); /* an overlay cut short */
     assert_int_equal(bw_catalogue_parse(ctx, BW_STR("{\"date\":\"2026-11-30\"}"), (bw_str){0}, &c), BW_OK);
     bw_catalogue_free(c);
     bw_ctx_free(ctx);

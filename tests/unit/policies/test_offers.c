@@ -209,6 +209,28 @@ static void test_market_gaps__says_what_to_find_out(void **state)
     bw_market_free(m);
 }
 
+/* Each region is held against its provider's certifications, so their number is bounded. */
+static void test_market_load__bounds_a_providers_certifications(void **state)
+{
+    fixture *f = *state;
+    for (int n = 510; n <= 511; n++) { /* two are there */
+        bw_buf b = {0};
+        bw_market *m = NULL;
+        bw_buf_puts(&b, "{\"schema\":\"bailiwick.market/1\",\"date\":\"2026\",\"certifications\":[");
+        for (int i = 0; i < n; i++)
+            bw_buf_printf(&b, "%s{\"id\":\"a%d\",\"provider\":\"p\",\"name\":\"HDS\",\"status\":\"held\",\"regions\":null," MARKET_FACT, i ? "," : "", i);
+        bw_buf_puts(&b, "]}");
+        bw_buf_putc(&b, '\0');
+        assert_int_equal(market_read(f->ctx, f->catalogue, market_small, b.ptr, &m), n == 510 ? BW_OK : BW_EINVALID);
+        size_t of = 0;
+        if (m)
+            (void)bw_market_certifications(m, BW_STR("p"), &of);
+        assert_int_equal(of, n == 510 ? 512 : 0);
+        bw_market_free(m);
+        bw_buf_clear(&b);
+    }
+}
+
 static bool has_folded(const bw_catalogue_gap *gaps, size_t n, const char *country, const char *fact)
 {
     for (size_t i = 0; i < n; i++)
@@ -329,6 +351,7 @@ int main(void)
         cmocka_unit_test(test_market_load__refuses_and_points),
         cmocka_unit_test(test_market_place__holds_what_provably_covers),
         cmocka_unit_test(test_market_gaps__says_what_to_find_out),
+        cmocka_unit_test(test_market_load__bounds_a_providers_certifications),
         cmocka_unit_test(test_market_all_gaps__says_what_regions_share_once),
         cmocka_unit_test(test_market_entities__write_the_unknown_so_that_it_denies),
         cmocka_unit_test(test_market__shipped_files),

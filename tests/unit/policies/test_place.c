@@ -104,6 +104,16 @@ static void test_profile_read__fills_in_what_is_usual(void **state)
     assert_true(p.hw.n == 2 && bw_str_is(p.hw.items[0], "gpu"));
 }
 
+static void test_profile_read__says_numbers_as_they_are_written(void **state)
+{
+    fixture *f = *state;
+    bw_profile p;
+    assert_int_equal(read_profile(f, "{" WHO ",\"classes\":[" CLASS("FR") "],\"vectors\":1e12,\"dimension\":1,\"qps\":1}", &p), BW_EINVALID);
+    assert_non_null(strstr(bw_ctx_message(f->ctx), "digits alone, 0 to 1000000000000"));
+    p = profile(f, "{" WHO ",\"classes\":[" CLASS("FR") "],\"vectors\":1,\"dimension\":1,\"qps\":-0.0}");
+    assert_false(signbit(p.qps));
+}
+
 static void test_profile_read__refuses_and_points(void **state)
 {
     static const struct {
@@ -130,6 +140,8 @@ static void test_profile_read__refuses_and_points(void **state)
         {PROFILE(CLASS("FR"), ",\"safeguards\":[\"sccs\"]"), "/safeguards/0"},
         {PROFILE(CLASS("FR"), ",\"budget\":{\"per_month\":1}"), "/budget"},
         {PROFILE(CLASS("FR"), ",\"budget\":{\"per_month\":-1,\"currency\":\"EUR\"}"), "/budget/per_month"},
+        {PROFILE(CLASS("FR"), ",\"budget\":{\"per_month\":1,\"currency\":\"usd\"}"), "/budget/currency"},
+        {PROFILE(CLASS("FR"), ",\"budget\":{\"per_month\":1,\"currency\":\"EURO\"}"), "/budget/currency"},
         {PROFILE(CLASS("FR"), ",\"model\":{\"parameters\":1}"), "/model"},
         {PROFILE(CLASS("FR"), ",\"model\":{\"parameters\":1,\"tokens_per_second\":1,\"flops\":1}"), "/model/flops"},
         {"{" WHO ",\"purpose\":\"searching\",\"classes\":[" CLASS("FR") "],\"vectors\":1,\"dimension\":1,\"qps\":1}", "/purpose"},
@@ -470,6 +482,13 @@ static void test_plan_print__says_all(void **state)
     assert_non_null(strstr(b.ptr, "228.12 USD  1 x p:cpu in p:fr (FR)"));
     assert_non_null(strstr(b.ptr, "and 1 more"));
     assert_non_null(strstr(b.ptr, "     1  policy:move\n"));
+    assert_null(strstr(b.ptr, "budget"));
+    b.len = 0;
+    plan = plan_of(f, &p, PROFILE(CLASS("FR"), ",\"budget\":{\"per_month\":1,\"currency\":\"CHF\"}"));
+    bw_plan_table(&plan, BW_STR("v"), false, 1, &b);
+    bw_buf_putc(&b, '\0');
+    assert_non_null(strstr(b.ptr, "the budget kept none of them out: no price is known in CHF"));
+    plan = plan_of(f, &p, PROFILE(CLASS("FR"), ",\"name\":\"x\""));
     b.len = 0;
     assert_true(bw_plan_explain(&plan, BW_STR("p:gpu"), &b) && bw_plan_explain(&plan, BW_STR("p:any"), &b));
     assert_false(bw_plan_explain(&plan, BW_STR("nowhere"), &b));
@@ -519,6 +538,7 @@ int main(void)
     failing_set();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_profile_read__fills_in_what_is_usual),
+        cmocka_unit_test(test_profile_read__says_numbers_as_they_are_written),
         cmocka_unit_test(test_profile_read__refuses_and_points),
         cmocka_unit_test(test_place_size__gpu),
         cmocka_unit_test(test_place_size__gpu_bound_by_arithmetic),
