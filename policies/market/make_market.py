@@ -159,7 +159,7 @@ def instances(facts, providers):
             {"id": i["id"], "provider": i["provider"], "native_id": i["native_id"], "accelerator": i["accelerator"],
              "accelerator_count": i["accelerator_count"], "vcpu": i["vcpu"], "memory_gib": i["memory_gib"],
              "spot": i["spot"], "source": sources[source], "date": date},
-            confidence=i.get("confidence"), note=i.get("note")))
+            confidence=i.get("confidence") or ("low" if "guess" in (i.get("note") or "") else None), note=i.get("note")))
         out["prices"] += [dict(r, source=sources[r["source"]]) for r in rows]
     # A provider that offers an accelerator of which no type is known: one device, no price.
     for p in providers["providers"]:
