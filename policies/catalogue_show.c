@@ -52,16 +52,30 @@ static void put_facts(const bw_catalogue *c, bw_buf *b, bw_str name, bool remove
     }
 }
 
-/* Names of places that lie in this one, or in which it lies; itself left out. */
-static void put_places(const bw_catalogue *c, bw_buf *b, size_t place, bool inside)
+static bool is_unwritten(const bw_cat_place *p)
 {
-    for (size_t i = 0; i < c->nplaces; i++)
+    return !p->country && bw_catalogue__unknown(p->row) &&
+           bw_str_is(bw_catalogue__str(p->row, "kind"), "deny");
+}
+
+typedef enum relation { INSIDE, AROUND, UNWRITTEN } relation;
+
+/* A list of names: the countries that lie in this place, the places in which it lies
+ * (itself left out), and those of them that hold every country until they are known. */
+static void put_places(const bw_catalogue *c, bw_buf *b, size_t place, relation want)
+{
+    bw_buf_putc(b, '[');
+    for (size_t i = 0; i < c->nplaces; i++) {
+        const bw_cat_place *p = &c->places[i];
         if (i != place &&
-            (inside ? c->places[i].country && bw_catalogue__lies_in(c, i, place)
-                    : bw_catalogue__lies_in(c, place, i))) {
+            (want == INSIDE ? p->country && bw_catalogue__lies_in(c, i, place)
+                            : bw_catalogue__lies_in(c, place, i) &&
+                                  (want == AROUND || is_unwritten(p)))) {
             bw_json_sep(b);
-            bw_json_put_str(b, c->places[i].name);
+            bw_json_put_str(b, p->name);
         }
+    }
+    bw_buf_putc(b, ']');
 }
 
 static void put_place(const bw_catalogue *c, bw_buf *b, size_t place)
@@ -75,13 +89,11 @@ static void put_place(const bw_catalogue *c, bw_buf *b, size_t place)
     bw_json_put_key(b, "unknown");
     bw_buf_puts(b, !p->country && bw_catalogue__unknown(p->row) ? "true" : "false");
     bw_json_put_key(b, "lies_in");
-    bw_buf_putc(b, '[');
-    put_places(c, b, place, false);
-    bw_buf_putc(b, ']');
+    put_places(c, b, place, AROUND);
+    bw_json_put_key(b, "unwritten");
+    put_places(c, b, place, UNWRITTEN);
     bw_json_put_key(b, "countries");
-    bw_buf_putc(b, '[');
-    put_places(c, b, place, true);
-    bw_buf_putc(b, ']');
+    put_places(c, b, place, INSIDE);
 }
 
 bw_status bw_catalogue_show(bw_ctx *ctx, const bw_catalogue *c, bw_str name,

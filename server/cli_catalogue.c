@@ -12,14 +12,14 @@
 #include <stdlib.h>
 
 static const char catalogue_usage[] =
-    "Usage: bailiwick catalogue show [COUNTRY | ZONE] [--json] [PLACE]\n"
+    "Usage: bailiwick catalogue show [COUNTRY | ZONE] [--json] [FACTS]\n"
     "       bailiwick catalogue gaps [--regime R]... [--in ZONE]... [--classes FILE]\n"
     "                                [--market] [--market-overlay FILE]... [--json] "
-    "[PLACE]\n"
+    "[FACTS]\n"
     "       bailiwick catalogue check [OVERLAY] [--as-of YYYY-MM-DD [--max-age DAYS]]\n"
-    "                                [--json] [PLACE]\n"
-    "       bailiwick catalogue diff OLD NEW [--overlays] [--json] [PLACE]\n"
-    "PLACE is --overlay FILE, --data DIR, --config FILE, --set name=value: whose "
+    "                                [--json] [FACTS]\n"
+    "       bailiwick catalogue diff OLD NEW [--overlays] [--json] [FACTS]\n"
+    "FACTS is --overlay FILE, --data DIR, --config FILE, --set name=value: whose "
     "overlay\n"
     "lies over the shipped catalogue; without it, the shipped catalogue alone.\n"
     "show: the facts in force about a place, or about all, each with origin, source, "
@@ -136,6 +136,8 @@ static void say(const char *text, size_t n)
 
 static void say_member(const bw_json *v, const char *between)
 {
+    if (v->kind == BW_JSON_ARRAY && v->count == 0)
+        say("none", 4);
     if (v->kind != BW_JSON_ARRAY) {
         bw_str s = v->kind == BW_JSON_STRING ? v->str : v->raw;
         say(v->kind == BW_JSON_NULL ? "unknown" : s.ptr,
@@ -185,13 +187,15 @@ static void say_place(const bw_json *place)
     (void)printf("%-26.*s %.*s", (int)name.len, name.ptr, (int)kind.len, kind.ptr);
     if (bw_str_is(kind, "country"))
         (void)putchar('\n');
-    else if (bw_json_get(place, "unknown")->kind == BW_JSON_TRUE)
-        (void)printf(bw_str_is(kind, "deny")
-                         ? ", not written down: holds every country\n"
-                         : ", not written down: %u countries by decisions alone\n",
+    else if (bw_json_get(place, "unknown")->kind != BW_JSON_TRUE)
+        (void)printf(", %u countries\n", countries->count);
+    else if (bw_str_is(kind, "deny"))
+        (void)puts(", not written down: holds every country");
+    else if (countries->count)
+        (void)printf(", not written down: %u countries by decisions alone\n",
                      countries->count);
     else
-        (void)printf(", %u countries\n", countries->count);
+        (void)puts(", not written down: empty");
 }
 
 /* A place with its facts; or all zones, and the facts that the operator put or took. */
@@ -206,6 +210,8 @@ static void say_shown(const bw_json *shown)
     else
         say_place(shown);
     say_list(shown, "lies_in", "lies in");
+    say_list(shown, "unwritten",
+             "of these it lies in because nobody has written the list down");
     say_list(shown, "countries", "countries");
     for (v = bw_json_get(shown, "facts")->child; v; v = v->next)
         if (!zones || bw_str_is(bw_json_get(v, "from")->str, "overlay"))

@@ -40,8 +40,9 @@ static const char usage[] =
     "  --by cost|fit      order of the table\n"
     "  --limit N          rows of the table (default 20)\n"
     "Exit status: 0 some place is in, 1 failed, 2 wrong use, 3 no place is in.\n"
-    "A starting point for a decision of yours, not advice: prices have a date, figures "
-    "are estimates.\n";
+    "What each rule, note and formula means: policies/market/README.md. A starting "
+    "point for a\n"
+    "decision of yours, not advice: prices have a date, figures are estimates.\n";
 
 typedef struct options {
     bw_cli_settings set;

@@ -1,6 +1,7 @@
 """bailiwick catalogue: show, gaps, check and diff as an operator runs them."""
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -34,12 +35,21 @@ def test_show__tells_origin_source_and_date(overlay):
     r = run("show", "US", "--overlay", overlay)
     assert r.returncode == 0 and "adequacy (overlay removes, 2026-12-01): test" in r.stdout
     assert "gdpr-adequate-conditional" not in r.stdout
+    assert "nobody has written the list down: itar-proscribed\n" in r.stdout
+    assert json.loads(run("show", "US", "--json").stdout)["unwritten"] == ["itar-proscribed"]
     v = json.loads(run("show", "AD", "--json", "--overlay", overlay).stdout)
     assert "world" in v["lies_in"] and v["version"].startswith("2026-12-01/")
     assert [f["from"] for f in v["facts"] if f["table"] == "localisation"] == ["overlay"]
     whole = json.loads(run("show", "--json").stdout)
     assert all(f["fact"]["source"] and f["fact"]["date"] for f in whole["facts"]) and len(whole["facts"]) > 900
     assert "itar-proscribed            deny, not written down: holds every country\n" in run("show").stdout
+
+
+def test_show__tells_a_list_unknown_but_for_one_decision(tmp_path):
+    """An allow-list that nobody wrote down holds what decisions put there, and no other country."""
+    one = write(tmp_path / "one.json", {"adequacy": [{"regime": "pdpl-sa", "country": "BH", "status": "full", **SD}]})
+    assert "allow, not written down: empty\n" in run("show", "pdpl-sa-adequate").stdout
+    assert "allow, not written down: 1 countries by decisions alone\n" in run("show", "pdpl-sa-adequate", "--overlay", one).stdout
 
 
 def test_show__guesses_a_misspelt_name():
@@ -88,6 +98,10 @@ def test_gaps__ask_about_the_market_when_told():
     assert r.returncode == 3 and json.loads(r.stdout)[:len(quiet)] == quiet
     assert offers and {g["country"] for g in offers} <= {"FR", ""}
     assert any("operator" in g["fact"] for g in offers)
+    facts = [g["fact"] for g in offers]
+    assert len(facts) == len(set(facts)) and any(re.match(r"aws, \d+ of \d+ regions \(|aws:|aws, all", f) for f in facts)
+    text = run("gaps", "--in", "FR", "--market").stdout
+    assert text.count("it counts as not there") == 1 and text.count("\noffer: ") == len(facts)  # why and where, once
     assert not any(g["kind"] == "offer" for g in quiet)
 
 
