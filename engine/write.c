@@ -434,14 +434,15 @@ static bw_status delete_vectors(run *r, const bw_op *op)
 
 /* ---- relabel ---- */
 
-static bw_status conflict(run *r, const bw_point_id *id, const char *what)
+static bw_status in_the_way(run *r, bw_status st, const bw_point_id *id,
+                            const char *what)
 {
     char text[BW_UUID_TEXT + 1];
     if (!id->is_uuid)
-        return bw_fail(r->o->ctx, BW_ECONFLICT, "point %llu %s",
-                       (unsigned long long)id->lo, what);
+        return bw_fail(r->o->ctx, st, "point %llu %s", (unsigned long long)id->lo,
+                       what);
     bw_uuid_format(id, text);
-    return bw_fail(r->o->ctx, BW_ECONFLICT, "point %s %s", text, what);
+    return bw_fail(r->o->ctx, st, "point %s %s", text, what);
 }
 
 /* Both sides are staged: one transaction kills the row there and adds it here. Vectors
@@ -452,9 +453,9 @@ static bw_status relabel_one(run *r, bw_overlay_class *from, bw_overlay_class *t
     bw_staged *a, *b;
     uint32_t nvec = r->o->view.info.nvectors;
     if (!bw_overlay_sees(r->o, from, id))
-        return conflict(r, id, "is not where it was");
+        return in_the_way(r, BW_ECONFLICT, id, "is not where it was");
     if (to->readable && bw_overlay_sees(r->o, to, id))
-        return conflict(r, id, "is there already under the new labels");
+        return in_the_way(r, BW_EEXISTS, id, "is there already under the new labels");
     bw_status st = bw_overlay_stage(r->o, from, id, &a);
     if (st == BW_OK)
         st = bw_overlay_stage(r->o, to, id, &b);

@@ -145,9 +145,9 @@ typedef enum bw_op_kind {
 } bw_op_kind;
 
 /* Points that go from one class to another, as they are: id, vectors, payload, text,
- * facts. BW_ECONFLICT, and nothing moves, when one of them is not where it was seen, or
- * `to` shows the caller a point of that id already. As with an upsert, a copy in `to` that
- * the caller cannot see is replaced. */
+ * facts. Nothing moves when one of them is not where it was seen (BW_ECONFLICT), or `to`
+ * shows the caller a point of that id already (BW_EEXISTS). As with an upsert, a copy in
+ * `to` that the caller cannot see is replaced. */
 typedef struct bw_move {
     bw_class_id from, to;
     const bw_point_id *ids;

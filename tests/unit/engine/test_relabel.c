@@ -133,7 +133,7 @@ static void test_write_relabel__what_is_not_seen_is_not_there(void **state)
     OK(move(c, &own, 1, 2, 1, 0, &r));                             /* 3's copy of the id: no matter, and untouched */
     assert_int_equal(cell_count(c, 3, 3), 2);
     assert_int_equal(cell_count(c, 2, 2), 1);
-    assert_int_equal(move(c, &all, 3, 2, 1, 0, &r), BW_ECONFLICT); /* both are seen: which would stay? */
+    assert_int_equal(move(c, &all, 3, 2, 1, 0, &r), BW_EEXISTS); /* both are seen: which would stay? */
     assert_non_null(strstr(bw_ctx_message(c->ctx), "point 1"));
     assert_int_equal(cell_count(c, 1, CLASSES), 3);
     OK(move(c, &own, 2, 3, 1, 0, &r)); /* into a class that it cannot see: as an upsert would */
