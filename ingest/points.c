@@ -36,7 +36,6 @@ bw_status bw_source_digest(bw_ctx *ctx, bw_str bytes, bw_media media,
     add_str(&h, bytes);
     add(&h, numbers, sizeof numbers);
     add_str(&h, bw_encoder_model(e));
-    add(&h, s->class_id.bytes, sizeof s->class_id.bytes);
     add_str(&h, s->facts.subject);
     bw_require(crypto_generichash_final(&h, hash, sizeof hash) == 0);
     sodium_bin2hex(out, 2 * sizeof hash + 1, hash, sizeof hash);

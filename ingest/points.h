@@ -23,7 +23,8 @@ typedef struct bw_source { /* borrowed */
 } bw_source;
 
 /* The digest of a document and of everything else that decides its points: bytes,
- * media, class, encoder, chunk sizes, facts, and the version of our own loaders. */
+ * media, encoder, chunk sizes, facts, and the version of our own loaders. Not the class:
+ * points that were relabelled hold the same document as before. */
 BW_MUST_USE bw_status bw_source_digest(bw_ctx *ctx, bw_str bytes, bw_media media,
                                        const bw_encoder *e, const bw_chunk_options *o,
                                        const bw_source *s, bw_str *hex);

@@ -1,13 +1,13 @@
 /* Label rules and the detectors' table (rules.h). Leaves out: who may store what the
  * rules say, which the policies decide. */
-#include "rules.h"
 #include "glob.h"
 #include "regex.h"
+#include "rules.h"
 
 enum { CONDITION_BYTES_MAX = 1024 };
 
 typedef struct rule {
-    bw_rule shown; /* first: what callers get points here */
+    bw_rule shown;                     /* first: what callers get points here */
     bw_str source, collection, tenant; /* conditions; ptr NULL: any */
     uint32_t media;                    /* bits by bw_media; 0: any */
     const bw_json *metadata;           /* object of globs, or NULL */
@@ -51,7 +51,8 @@ static bw_status below(reading *x, const bw_json *at, bw_status st)
 
 static bw_status words(reading *x, const bw_json *v, bw_str *out)
 {
-    if (v->kind != BW_JSON_STRING || v->str.len == 0 || v->str.len > CONDITION_BYTES_MAX)
+    if (v->kind != BW_JSON_STRING || v->str.len == 0 ||
+        v->str.len > CONDITION_BYTES_MAX)
         return bad(x, v, "wants a text of 1 to 1,024 bytes");
     *out = v->str;
     return BW_OK;
@@ -67,8 +68,8 @@ static bw_status glob(reading *x, const bw_json *v, bw_str *out)
 
 static bw_status name(reading *x, const bw_json *v, bw_str *out)
 {
-    bool ok = v->kind == BW_JSON_STRING && v->str.len > 0 &&
-              v->str.len <= BW_RULES_NAME_MAX;
+    bool ok =
+        v->kind == BW_JSON_STRING && v->str.len > 0 && v->str.len <= BW_RULES_NAME_MAX;
     for (size_t i = 0; ok && i < v->str.len; i++)
         ok = v->str.ptr[i] > ' ' && v->str.ptr[i] <= '~' && v->str.ptr[i] != '/';
     if (!ok)
@@ -86,11 +87,12 @@ static bw_status media(reading *x, const bw_json *v, uint32_t *out)
         return bad(x, v, "names no media type");
     for (e = v->kind == BW_JSON_ARRAY ? v->child : v; e;
          e = v->kind == BW_JSON_ARRAY ? e->next : NULL) {
-        bw_media m = e->kind == BW_JSON_STRING ? bw_media_from_type(e->str)
-                                               : BW_MEDIA_UNKNOWN;
+        bw_media m =
+            e->kind == BW_JSON_STRING ? bw_media_from_type(e->str) : BW_MEDIA_UNKNOWN;
         if (m == BW_MEDIA_UNKNOWN)
-            return bad(x, e, "no media type that is read: text/plain, text/markdown, "
-                             "text/html, application/pdf");
+            return bad(x, e,
+                       "no media type that is read: text/plain, text/markdown, "
+                       "text/html, application/pdf");
         *out |= 1u << m;
     }
     return BW_OK;
@@ -140,7 +142,8 @@ static bw_status labels(reading *x, const bw_json *v, const bw_json **out)
     if (x->use == BW_RULES_CLIENT)
         return BW_OK;
     if (bw_json_get(v, "tenant"))
-        return bad(x, bw_json_get(v, "tenant"), "a rule does not say whose the data is");
+        return bad(x, bw_json_get(v, "tenant"),
+                   "a rule does not say whose the data is");
     return below(x, v,
                  bw_labels_parse(x->ctx, x->catalogue, v, BW_STR("any"), &unused));
 }
@@ -152,8 +155,9 @@ static bw_status condition(reading *x, const bw_json *m, rule *out)
     if (bw_str_is(m->key, "media"))
         return media(x, m, &out->media);
     if (x->use == BW_RULES_CLIENT)
-        return bad(x, m, "no member of a rule that a client can follow (the cell's own "
-                         "rules: `ingest.rules`)");
+        return bad(x, m,
+                   "no member of a rule that a client can follow (the cell's own "
+                   "rules: `ingest.rules`)");
     if (bw_str_is(m->key, "collection"))
         return glob(x, m, &out->collection);
     if (bw_str_is(m->key, "tenant"))
@@ -178,10 +182,15 @@ static bw_status member(reading *x, const bw_json *m, rule *out)
     }
     if (bw_str_is(m->key, "raise") && !client) {
         out->raises = true;
-        return below(x, m,
-                     bw_label_raise_parse(x->ctx, x->catalogue, m, &out->raise));
+        return below(x, m, bw_label_raise_parse(x->ctx, x->catalogue, m, &out->raise));
     }
     return condition(x, m, out);
+}
+
+static bool has_condition(const rule *r)
+{
+    return r->source.ptr || r->collection.ptr || r->tenant.ptr || r->media ||
+           r->metadata || r->text;
 }
 
 static bw_status one_rule(reading *x, const bw_json *v, rule *out)
@@ -198,6 +207,8 @@ static bw_status one_rule(reading *x, const bw_json *v, rule *out)
         return bad(x, v,
                    x->use == BW_RULES_CLIENT ? "wants one of `labels` and `skip`"
                                              : "wants one of `labels` and `raise`");
+    if (!out->raises && !has_condition(out))
+        return bad(x, v, "wants a condition (`\"match\": \"*\"` holds always)");
     return BW_OK;
 }
 
@@ -225,9 +236,8 @@ static bw_status built_in(reading *x)
             return bw_fail(x->ctx, BW_EINVALID,
                            "the vocabulary lacks the category %s, which detectors add",
                            classes[c].category.ptr);
-        x->r->builtin[k] =
-            (bw_label_raise){.sensitivity = classes[c].sensitivity,
-                             .categories = {&classes[c].category, 1}};
+        x->r->builtin[k] = (bw_label_raise){.sensitivity = classes[c].sensitivity,
+                                            .categories = {&classes[c].category, 1}};
     }
     return BW_OK;
 }
@@ -241,8 +251,8 @@ static bw_status detectors(reading *x, const bw_json *v)
     for (const bw_json *m = v->child; m; m = m->next) {
         if (!bw_detect_parse(m->key, &k))
             return bad(x, m, "no detector has this name");
-        bw_status st = below(
-            x, m, bw_label_raise_parse(x->ctx, x->catalogue, m, &x->r->more[k]));
+        bw_status st =
+            below(x, m, bw_label_raise_parse(x->ctx, x->catalogue, m, &x->r->more[k]));
         if (st != BW_OK)
             return st;
         if (bw_json_get_value(m, "sensitivity") &&
@@ -501,4 +511,15 @@ bw_status bw_rules_detect(bw_ctx *ctx, const bw_rules *r, const bw_catalogue *ca
     *l = raised;
     *out = (bw_raised){x.by, x.n, found};
     return BW_OK;
+}
+
+void bw_detected_put(const uint32_t count[BW_DETECT_COUNT], bw_buf *b)
+{
+    bw_buf_putc(b, '{');
+    for (int k = 0; k < BW_DETECT_COUNT; k++)
+        if (count[k]) {
+            bw_json_put_key(b, bw_detect_name((bw_detect_kind)k));
+            bw_json_put_u64(b, count[k]);
+        }
+    bw_buf_putc(b, '}');
 }

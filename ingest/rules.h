@@ -8,9 +8,10 @@
  *   tenant      the caller's, as it is                came with the request
  *   text        pattern (RE2) somewhere in the text or title
  *
- * A rule holds when all its conditions do. Of the rules with `labels` (or `skip`) the
- * first that holds gives the base; every rule with `raise` that holds is added, in
- * order, then every detector that found something. A raise only goes up (labels_raise.c).
+ * A rule holds when all its conditions do; one with `labels` or `skip` has at least one,
+ * so that a condition left out does not open more than was meant. Of these rules the
+ * first that holds gives the base; every rule with `raise` that holds is added, in order,
+ * then every detector that found something. A raise only goes up (labels_raise.c).
  *
  * Glob: `*` any bytes ('/' too), `?` one character, `\` the next one as it is; the whole
  * must match. `[` is refused: it means something in other globs.
@@ -36,7 +37,7 @@ enum {
 typedef enum bw_rules_use { BW_RULES_CELL, BW_RULES_CLIENT } bw_rules_use;
 
 typedef struct bw_rule {
-    bw_str name; /* or its place: "/rules/3" */
+    bw_str name;           /* or its place: "/rules/3" */
     const bw_json *labels; /* gives the base */
     bool skip;
 } bw_rule;
@@ -67,7 +68,7 @@ BW_MUST_USE bw_status bw_rules_base(bw_ctx *ctx, const bw_rules *r,
                                     bool *later);
 
 typedef struct bw_raised_by { /* what changed the set, in order */
-    bw_str rule; /* none: the detector */
+    bw_str rule;              /* none: the detector */
     bw_detect_kind kind;
     uint32_t members; /* bits of bw_labels_member */
 } bw_raised_by;
@@ -86,4 +87,6 @@ BW_MUST_USE bw_status bw_rules_raise(bw_ctx *ctx, const bw_rules *r,
 BW_MUST_USE bw_status bw_rules_detect(bw_ctx *ctx, const bw_rules *r,
                                       const bw_catalogue *catalogue, bw_str text,
                                       bw_labels *labels, bw_raised *out);
+/* {kind: count, …} of what was found at all. */
+void bw_detected_put(const uint32_t count[BW_DETECT_COUNT], bw_buf *b);
 #endif

@@ -89,7 +89,8 @@ static bool lifts(const char *member, bw_str word)
         return bw_str_is(word, "none");
     return strcmp(member, "labels") == 0 &&
            (bw_str_is(word, "expires") ||
-            (word.len >= sizeof kept - 1 && memcmp(word.ptr, kept, sizeof kept - 1) == 0));
+            (word.len >= sizeof kept - 1 &&
+             memcmp(word.ptr, kept, sizeof kept - 1) == 0));
 }
 
 static bw_status added(bw_ctx *ctx, const bw_catalogue *c, const bw_json *object,

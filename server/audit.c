@@ -29,6 +29,7 @@
  * Crash: at most the last line is torn, and it was answered to nobody. Open cuts it and
  * records the cut. Lock order: lock, then sync_lock. */
 #include "audit.h"
+#include "../ingest/rules.h"
 #include "audit_file.h"
 #include "files.h"
 #include <errno.h>
@@ -318,6 +319,25 @@ static void put_who(bw_buf *b, const bw_principal *p)
     put_words(b, "roles", p->roles, p->nroles);
 }
 
+static void put_labelling(bw_buf *b, const bw_audit_record *r)
+{
+    uint32_t any = 0;
+    for (int k = 0; k < BW_DETECT_COUNT; k++)
+        any |= r->found[k];
+    if (r->labelled.len > 0) {
+        bw_json_put_key(b, "labelled");
+        bw_buf_str(b, r->labelled);
+    }
+    if (r->relabelled.len > 0) {
+        bw_json_put_key(b, "relabelled");
+        bw_buf_str(b, r->relabelled);
+    }
+    if (any) {
+        bw_json_put_key(b, "found");
+        bw_detected_put(r->found, b);
+    }
+}
+
 static void put_members(bw_buf *b, const bw_audit_record *r)
 {
     bw_json_put_key(b, "event");
@@ -342,6 +362,7 @@ static void put_members(bw_buf *b, const bw_audit_record *r)
     if (r->nsafeguards > 0)
         put_words(b, "safeguards", r->safeguards, r->nsafeguards);
     put_decisions(b, r);
+    put_labelling(b, r);
     if (r->policy_version) {
         bw_json_put_key(b, "policy_version");
         bw_json_put_u64(b, r->policy_version);

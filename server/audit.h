@@ -4,6 +4,7 @@
  * policy names and digests; never payloads, texts or vectors. */
 #ifndef BW_AUDIT_H
 #define BW_AUDIT_H
+#include "../ingest/detect.h"
 #include "../policies/decision.h"
 #include "http.h"
 #include "register.h"
@@ -60,6 +61,9 @@ struct bw_audit_record {
     uint64_t more_allowed;
     const bw_class_id *named; /* classes of label sets in the request; Store allowed */
     size_t nnamed;
+    bw_str labelled;   /* JSON: who gave the labels, what raised them (labelling.h) */
+    bw_str relabelled; /* JSON list: the moves from class to class, with their numbers */
+    uint32_t found[BW_DETECT_COUNT]; /* in texts that came as points */
     bw_buf ids; /* JSON list members */
     bw_class_id ids_class;
     uint64_t nids;

@@ -6,6 +6,7 @@
 #include "client.h"
 #include "files.h"
 #include "harden.h"
+#include "labelling.h"
 #include "v1.h"
 #include <errno.h>
 #include <sodium.h>
@@ -154,9 +155,15 @@ static void check_policies(bw_ctx *ctx, bw_config *c, const char *dir)
         s = bw_policy_bench_try(ctx, &b, text);
     note(s == BW_OK, "the policies in force are accepted",
          s == BW_OK ? "" : bw_ctx_message(ctx));
-    if (b.catalogue)
+    if (b.catalogue) {
+        bw_rules *rules = NULL;
         note(bw_catalogue_has_country(b.catalogue, c->cell_country),
              "cell.country is in the catalogue", "");
+        s = bw_labelling_rules(ctx, c, b.catalogue, &rules);
+        note(s == BW_OK, "the label rules of ingest are accepted",
+             s == BW_OK ? "" : bw_ctx_message(ctx));
+        bw_rules_free(rules);
+    }
     bw_policy_bench_close(&b);
 }
 

@@ -1,16 +1,15 @@
 /* bailiwick ingest DIR: puts a folder of documents into a running cell over /v1/ingest.
  *
  * The source of a document is its path under DIR with '/' between parts. Labels come
- * from
- * --label, and over them from the first rule of the rules file that matches:
- *   {"rules": [{"match": "fr/…", "labels": {"residency": ["FR"]}}, {"match": "*.bak",
- * "skip": true}]} (match: a glob over the whole source; `*` crosses '/'). What a
+ * from --label, and over them from the first rule of the rules file that holds
+ * (ingest/rules.h: `match`, `media`, `labels` or `skip`; what is about the text, or
+ * raises, is the cell's own `ingest.rules`). What a
  * document says about itself never sets a label. Idempotent by content, so a run that
  * was broken off is resumed by running it again. Links are not followed, names that
  * begin with '.' and kinds that cannot be read are skipped. Exit code: 0 all stored or
  * unchanged, 1 something failed, 2 wrong use, 3 nothing failed but the cell refused
  * documents (a policy's 451, or a 422). */
-#include "../ingest/document.h"
+#include "../ingest/rules.h"
 #include "cli.h"
 #include "cli_words.h"
 #include "client.h"
@@ -19,7 +18,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,30 +28,25 @@ enum {
     DEPTH_MAX = 64,
     FILES_MAX = 1000000,
     FILE_BYTES_MAX = 23 << 20, /* base64 of it fits into the cell's largest body */
-    RULES_MAX = 10000,
-    RULES_BYTES_MAX = 4 << 20,
+    FACTS_MAX = BW_RULES_METADATA_MAX,
     REFUSALS_SHOWN_MAX = 200,
     BAR_WIDTH = 30
 };
 
 static const char usage[] =
     "Usage: bailiwick ingest DIR --collection C [--label name=value]… [--rules FILE]\n"
-    "                 [--no-create] [--url URL] [--key-file FILE] [--ca FILE] "
+    "                 [--metadata key=value]… [--no-create] [--url URL] [--key-file FILE] [--ca FILE] "
     "[--purpose P]\n"
     "  --label       regimes, residency, categories, labels, purposes: values with "
     "commas;\n"
     "                sensitivity: 0 to 5; legal_hold: true or false; tenant: a name\n"
     "  --rules       labels by path: {\"rules\": [{\"match\": GLOB, \"labels\": "
-    "{…}}]}\n"
+    "{…}}]};\n"
+    "                also \"media\": TYPE, and \"skip\": true in place of labels\n"
+    "  --metadata    a fact about all these documents, for the cell's own rules\n"
     "  --no-create   the collection must be there\n"
     "Exit code: 0 done, 1 failed, 2 wrong use, 3 done but some documents were "
     "refused.\n";
-
-typedef struct rule {
-    const char *match;
-    const bw_json *labels; /* NULL: those of --label alone */
-    bool skip;
-} rule;
 
 typedef struct files {
     const char **paths; /* relative to the folder; sorted */
@@ -69,8 +62,9 @@ typedef struct job {
     int folder_fd; /* every file and folder is opened below it, over no link */
     bw_label_words labels;
     const char *rules_file;
-    rule *rules;
-    size_t nrules;
+    bw_rules *rules; /* NULL: none */
+    const char *facts[FACTS_MAX]; /* key=value */
+    size_t nfacts;
     bool no_create, terminal;
     files files;
     size_t stored, unchanged, skipped, refused, failed, chunks;
@@ -80,65 +74,28 @@ typedef struct job {
 
 /* ---- rules ---- */
 
-static bw_status bad_rules(job *j, const bw_json *at, const char *what)
-{
-    return bw_fail(j->ctx, BW_EINVALID, "%s: %s: %s", j->rules_file,
-                   bw_json_pointer(j->ctx, at), what);
-}
-
-static bw_status read_rule(job *j, const bw_json *v, rule *out)
-{
-    if (v->kind != BW_JSON_OBJECT)
-        return bad_rules(j, v, "wants an object");
-    for (const bw_json *m = v->child; m; m = m->next) {
-        if (bw_str_is(m->key, "match") && m->kind == BW_JSON_STRING)
-            out->match = bw_arena_cstr(j->ctx, m->str);
-        else if (bw_str_is(m->key, "labels") && m->kind == BW_JSON_OBJECT)
-            out->labels = m;
-        else if (bw_str_is(m->key, "skip") && bw_json_is_bool(m))
-            out->skip = m->kind == BW_JSON_TRUE;
-        else
-            return bad_rules(j, m, "not a member of a rule, or of the wrong kind");
-    }
-    return out->match ? BW_OK : bad_rules(j, v, "wants `match`");
-}
-
 static bw_status read_rules(job *j)
 {
     bw_str text = {NULL, 0};
-    bw_json *root;
-    const bw_json *list, *e;
     if (!j->rules_file)
         return BW_OK;
-    bw_status s = bw_file_read(j->ctx, j->rules_file, RULES_BYTES_MAX, &text);
-    if (!s)
-        s = bw_json_parse(j->ctx, text, BW_JSON_REQUEST, &root);
-    if (s && text.ptr) {
-        const char *why = bw_arena_printf(j->ctx, "%s", bw_ctx_message(j->ctx));
-        return why ? bw_fail(j->ctx, s, "%s: %s", j->rules_file, why)
-                   : bw_fail_nomem(j->ctx);
-    }
+    bw_status s = bw_file_read(j->ctx, j->rules_file, BW_RULES_BYTES_MAX, &text);
     if (s)
         return s;
-    list = bw_json_get(root, "rules");
-    if (root->kind != BW_JSON_OBJECT || root->count != 1 || !bw_json_is_array(list) ||
-        list->count > RULES_MAX)
-        return bad_rules(j, root, "wants {\"rules\": […]}");
-    j->rules = bw_arena_calloc(j->ctx, list->count + 1u, sizeof *j->rules);
-    if (!j->rules)
-        return bw_fail_nomem(j->ctx);
-    s = bw_json_elements(j->ctx, list, &e);
-    for (; e && !s; e = e->next)
-        s = read_rule(j, e, &j->rules[j->nrules++]);
-    return s;
+    s = text.len ? bw_rules_new(j->ctx, text, BW_RULES_CLIENT, NULL, &j->rules)
+                 : bw_fail(j->ctx, BW_EINVALID, "the file is empty");
+    const char *why = s ? bw_arena_printf(j->ctx, "%s", bw_ctx_message(j->ctx)) : NULL;
+    const char *at = s ? bw_arena_printf(j->ctx, "%s", bw_ctx_pointer(j->ctx)) : NULL;
+    return why && at ? bw_fail(j->ctx, s, "%s: %s: %s", j->rules_file, at, why) : s;
 }
 
-static const rule *rule_of(const job *j, const char *path)
+static bw_status rule_of(job *j, const char *path, const bw_rule **out)
 {
-    for (size_t i = 0; i < j->nrules; i++)
-        if (fnmatch(j->rules[i].match, path, 0) == 0)
-            return &j->rules[i];
-    return NULL;
+    const bw_rule_subject about = {.source = bw_str_c(path),
+                                   .media = bw_media_from_name(bw_str_c(path))};
+    bool later;
+    *out = NULL;
+    return j->rules ? bw_rules_base(j->ctx, j->rules, &about, out, &later) : BW_OK;
 }
 
 /* ---- the folder ---- */
@@ -260,7 +217,21 @@ static void report(job *j, const char *word, const char *path, const char *detai
                   *text ? ": " : "", text);
 }
 
-static bw_status request_body(job *j, const char *path, const rule *r, bw_str bytes,
+static void put_facts(const job *j, bw_buf *b)
+{
+    bw_json_put_key(b, "metadata");
+    bw_buf_putc(b, '{');
+    for (size_t i = 0; i < j->nfacts; i++) {
+        size_t n = strcspn(j->facts[i], "=");
+        bw_json_sep(b);
+        bw_json_put_str(b, (bw_str){j->facts[i], n});
+        bw_buf_putc(b, ':');
+        bw_json_put_str(b, bw_str_c(j->facts[i] + n + 1));
+    }
+    bw_buf_putc(b, '}');
+}
+
+static bw_status request_body(job *j, const char *path, const bw_rule *r, bw_str bytes,
                               bw_buf *b)
 {
     size_t n = sodium_base64_encoded_len(bytes.len, sodium_base64_VARIANT_ORIGINAL);
@@ -279,6 +250,8 @@ static bw_status request_body(job *j, const char *path, const rule *r, bw_str by
         bw_json_put_key(b, "labels");
         bw_label_words_put(&j->labels, r ? r->labels : NULL, b);
     }
+    if (j->nfacts)
+        put_facts(j, b);
     bw_json_put_key(b, "content_base64");
     bw_buf_putc(b, '"');
     bw_buf_put(b, base64, n - 1);
@@ -347,16 +320,18 @@ static bw_status judge(job *j, const char *path, int http, bw_str answer)
 
 static bw_status one_file(job *j, const char *path)
 {
-    const rule *r = rule_of(j, path);
+    const bw_rule *r;
     bw_str bytes, answer;
     int http = 0;
     bw_buf body = {0};
+    bw_status s = rule_of(j, path, &r);
+    if (s)
+        return s;
     if ((r && r->skip) || bw_media_from_name(bw_str_c(path)) == BW_MEDIA_UNKNOWN) {
         j->skipped++;
         report(j, "skipped", path, "", false);
         return BW_OK;
     }
-    bw_status s = BW_OK;
     if (!bw_utf8_valid(path, strlen(path)))
         s = bw_fail(j->scratch, BW_EINVALID, "the name is not UTF-8");
     if (!s)
@@ -399,6 +374,10 @@ static int take_options(job *j, int argc, char **argv)
             n = 2;
         } else if (n == 0 && strcmp(argv[i], "--rules") == 0 && value) {
             j->rules_file = value;
+            n = 2;
+        } else if (n == 0 && strcmp(argv[i], "--metadata") == 0 && value &&
+                   strchr(value, '=') && j->nfacts < FACTS_MAX) {
+            j->facts[j->nfacts++] = value;
             n = 2;
         } else if (n == 0 && strcmp(argv[i], "--label") == 0 && value) {
             if (!bw_label_words_take(&j->labels, argv[i + 1]))
@@ -467,6 +446,7 @@ int bw_cli_ingest(int argc, char **argv)
     }
     if (j.folder_fd >= 0)
         (void)close(j.folder_fd);
+    bw_rules_free(j.rules);
     bw_client_close(j.client);
     bw_ctx_free(j.scratch);
     bw_ctx_free(j.ctx);

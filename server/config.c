@@ -95,6 +95,15 @@ static const setting settings[] = {
      "Hugging Face folder of the embedding model for /v1/ingest and /v1/query; nothing "
      "=\n"
      "none: those two answer 409."},
+    {"ingest.rules", SET_STR, AT(ingest_rules), "", 0, 0,
+     "JSON file of label rules for /v1/ingest (ingest/README.md): labels by path, media "
+     "type,\n"
+     "facts and text, and what raises them. Read at the start; nothing = the built-in\n"
+     "detectors of personal data alone."},
+    {"labels.detect", SET_STR, AT(labels_detect), "ingest", 0, 0,
+     "Where detectors of personal data raise labels: ingest (documents), or all (the "
+     "texts of\n"
+     "points as well, on the Qdrant routes)."},
     {"audit.segment_bytes", SET_U64, AT(audit_segment_bytes), "67108864", 65536,
      1099511627776,
      "Bytes after which the audit log begins a new file. Files are never removed by "
@@ -233,6 +242,8 @@ static bw_status check(bw_ctx *ctx, const bw_config *c)
     if ((c->tls_cert.len > 0) != (c->tls_key.len > 0))
         return bw_fail(ctx, BW_EINVALID,
                        "server.tls_cert and server.tls_key go together");
+    if (!bw_str_is(c->labels_detect, "ingest") && !bw_str_is(c->labels_detect, "all"))
+        return bw_fail(ctx, BW_EINVALID, "labels.detect: wants ingest or all");
     for (size_t i = 0; i < c->proxies.n; i++) {
         unsigned char bytes[16];
         const char *p = bw_arena_cstr(ctx, c->proxies.items[i]);
@@ -317,6 +328,8 @@ bw_status bw_config_check_serve(bw_ctx *ctx, const bw_config *c)
         return s;
     if (c->dev && !loopback)
         return bw_fail(ctx, BW_EINVALID, "--dev listens on loopback only");
+    if (c->dev && c->ingest_rules.len > 0)
+        return bw_fail(ctx, BW_EINVALID, "--dev has one class: no ingest.rules");
     if (c->dev && c->tls_cert.len > 0)
         return bw_fail(ctx, BW_EINVALID,
                        "--dev has no TLS: it is for this machine alone");

@@ -28,6 +28,8 @@ typedef struct bw_config {
     uint64_t open_partitions, seal_rows;
     /* policies */
     bw_str packs_folder, policies_file, entities_file, catalogue_file;
+    /* labels of what comes in */
+    bw_str ingest_rules, labels_detect;
     /* model */
     bw_str model_folder;
     /* audit */

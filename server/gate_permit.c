@@ -1,4 +1,4 @@
-/* What handlers ask the gate: permitted sets, the class of a label set, why not.
+/* What handlers ask the gate: permitted sets, why not. Label sets: gate_class.c.
  *
  * The permitted set is made here and nowhere else, from the authenticated caller and
  * the policies in force; no class comes from a body. A collection is (tenant, name), so
@@ -11,7 +11,7 @@
 #include <sodium.h>
 #include <stdlib.h>
 
-enum { CLASS_TEXTS_MAX = 200000, GATE_CLASSES_MAX = 4096 };
+enum { CLASS_TEXTS_MAX = 200000 };
 
 void bw_gate__question(const bw_request *r, bw_action action, bw_question *out)
 {
@@ -75,8 +75,7 @@ bw_status bw_gate_tells(bw_request *r, bw_str labels, bool *out)
     return *out ? BW_OK : bw_gate_reads_audit(r, out);
 }
 
-/* labels: of the class, in canonical form. */
-static bw_status refusal(bw_request *r, bw_action action, bw_str labels,
+bw_status bw_gate_refuse(bw_request *r, bw_action action, bw_str labels,
                          const bw_decision *d)
 {
     bool tells;
@@ -95,14 +94,13 @@ static bw_status refusal(bw_request *r, bw_action action, bw_str labels,
                    names, bw_action_name(action));
 }
 
-/* stored: something has had that class, so the log need not keep its labels. */
-static bw_status denied(bw_request *r, bw_action action, const bw_class_id *class_id,
-                        bw_str labels, bool stored, const bw_decision *d)
+bw_status bw_gate__denied(bw_request *r, bw_action action, const bw_class_id *class_id,
+                          bw_str labels, bool stored, const bw_decision *d)
 {
     bw_audit_subject about = {.class_id = class_id,
                               .labels = stored ? BW_STR("") : labels};
     bw_audit_add_decision(r->audit, action, &about, d);
-    return refusal(r, action, labels, d);
+    return bw_gate_refuse(r, action, labels, d);
 }
 
 bw_status bw_gate__name_classes(gate_request *g)
@@ -136,7 +134,7 @@ bw_status bw_gate_decide(bw_request *r, bw_action action, const bw_class_id *cla
     bw_audit_subject about = {.class_id = class_id, .no_purpose = true};
     bw_audit_add_decision(r->audit, action, &about, d);
     if (!d->allow)
-        s = refusal(r, action, text, d);
+        s = bw_gate_refuse(r, action, text, d);
     bw_decision_release(d);
     return s;
 }
@@ -452,129 +450,7 @@ bw_status bw_gate_access(bw_request *r, bw_str collection, bw_collection_info *i
     return s;
 }
 
-/* ---- the class of a write ---- */
-
-/* Keeps a label set of this request; classes are few (label sets are, by design). */
-static bw_status remember(gate_request *g, bw_str bytes, const bw_class_id *id,
-                          bw_str canonical)
-{
-    bw_ctx *ctx = g->pub.ctx;
-    bool fresh = false;
-    if (!g->given && !(g->given = bw_map_new()))
-        return bw_fail_nomem(ctx);
-    size_t at = g->nclasses;
-    for (size_t i = 0; i < g->nclasses; i++)
-        if (bw_class_id_cmp(&g->classes[i].id, id) == 0)
-            at = i;
-    if (at == GATE_CLASSES_MAX)
-        return bw_fail(ctx, BW_EINVALID,
-                       "more than %d different label sets in one request",
-                       GATE_CLASSES_MAX);
-    if (at == g->nclasses) {
-        if (g->nclasses == g->cap_classes) {
-            size_t cap = g->cap_classes ? g->cap_classes * 2 : 8;
-            gate_class *p = bw_arena_grow(ctx, g->classes, g->cap_classes * sizeof *p,
-                                          cap * sizeof *p);
-            if (!p)
-                return bw_fail_nomem(ctx);
-            g->classes = p;
-            g->cap_classes = cap;
-        }
-        g->classes[g->nclasses++] = (gate_class){*id, canonical};
-    }
-    uint64_t *slot = bw_map_put(g->given, bytes.ptr, bytes.len, &fresh);
-    if (!slot)
-        return bw_fail_nomem(ctx);
-    *slot = at + 1;
-    return BW_OK;
-}
-
-static bw_status invalid_labels(bw_request *r, bw_status s)
-{
-    if (s != BW_EINVALID)
-        return s;
-    const char *where = bw_arena_printf(r->ctx, "/_labels%s", bw_ctx_pointer(r->ctx));
-    const char *what = bw_arena_printf(r->ctx, "%s", bw_ctx_message(r->ctx));
-    return bw_fail_at(r->ctx, BW_EINVALID, where ? where : "/_labels",
-                      "Validation error in _labels: %.200s",
-                      what ? what : "bad label set");
-}
-
-static bw_status class_of(bw_request *r, const bw_json *labels, bw_class_id *id,
-                          bw_str *canonical)
-{
-    bw_labels set;
-    bw_status s = bw_labels_parse(r->ctx, r->server->catalogue, labels,
-                                  r->caller->principal.tenant, &set);
-    if (s == BW_OK)
-        s = bw_labels_canonical(r->ctx, &set, canonical);
-    if (s != BW_OK)
-        return invalid_labels(r, s);
-    bw_labels_class_id(*canonical, id);
-    return BW_OK;
-}
-
-static bw_status default_labels(bw_request *r, const bw_collection_info *info,
-                                bw_json **out)
-{
-    bw_str text = r->caller->default_labels;
-    if (text.len == 0)
-        text = info->labels;
-    if (text.len == 0)
-        return bw_fail_at(r->ctx, BW_EINVALID, "/_labels",
-                          "Validation error: _labels is missing, and neither the key "
-                          "nor the collection "
-                          "has default labels");
-    return bw_json_parse(r->ctx, text,
-                         (bw_json_limits){.depth_max = 16, .bytes_max = 1 << 20}, out);
-}
-
-bw_status bw_gate_class(bw_request *r, const bw_collection_info *info,
-                        const bw_json *given, bw_class_id *out)
-{
-    gate_request *g = gate_of(r);
-    bw_server *srv = r->server;
-    bw_str canonical, bytes = given ? given->raw : BW_STR("");
-    bw_class_id id;
-    bw_question q;
-    const bw_decision *d;
-    bw_json *fallback;
-    if (srv->config.dev) {
-        if (given)
-            return bw_fail_at(r->ctx, BW_EINVALID, "/_labels",
-                              "Validation error: _labels: a --dev cell has one class; "
-                              "run `bailiwick init`");
-        *out = srv->dev_class;
-        return BW_OK;
-    }
-    const uint64_t *slot = g->given ? bw_map_get(g->given, bytes.ptr, bytes.len) : NULL;
-    if (slot) {
-        *out = g->classes[*slot - 1].id;
-        return BW_OK;
-    }
-    bw_status s = given ? BW_OK : default_labels(r, info, &fallback);
-    if (s == BW_OK)
-        s = class_of(r, given ? given : fallback, &id, &canonical);
-    if (s != BW_OK)
-        return s;
-    bw_gate__question(r, BW_ACTION_STORE, &q);
-    s = bw_decision_acquire(r->ctx, srv->authority, &q, &id, canonical, &d);
-    if (s != BW_OK)
-        return s;
-    if (!d->allow)
-        s = denied(r, BW_ACTION_STORE, &id, canonical, false, d);
-    bw_decision_release(d);
-    if (s != BW_OK)
-        return s;
-    s = bw_class_put(r->ctx, srv->engine, &id, canonical);
-    if (s == BW_OK)
-        s = bw_register_class(r->ctx, srv->classes, &id, canonical);
-    if (s == BW_OK)
-        s = remember(g, bytes, &id, canonical);
-    if (s == BW_OK)
-        *out = id;
-    return s;
-}
+/* ---- denials of writes ---- */
 
 bw_status bw_gate_denied(bw_request *r, const bw_class_id *class_id, bw_action action)
 {
@@ -595,7 +471,7 @@ bw_status bw_gate_denied(bw_request *r, const bw_class_id *class_id, bw_action a
     if (d.allow) /* the engine saw a set in which the class was missing: never say
                     "allowed" */
         memset(&d, 0, sizeof d);
-    return denied(r, action, class_id, text, true, &d);
+    return bw_gate__denied(r, action, class_id, text, true, &d);
 }
 
 /* A hold is the one fact about hidden data that a caller may come to feel: destroying
@@ -613,7 +489,7 @@ static bw_status drop_one(bw_request *r, const bw_class_id *id, bool visible)
     if (s != BW_OK)
         return s;
     if (!d->allow && (visible || d->npolicies > 0 || d->nerrors > 0))
-        s = denied(r, BW_ACTION_DELETE, id, text, true, d);
+        s = bw_gate__denied(r, BW_ACTION_DELETE, id, text, true, d);
     bw_decision_release(d);
     return s;
 }

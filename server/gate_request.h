@@ -33,4 +33,8 @@ void bw_gate__question(const bw_request *r, bw_action action, bw_question *out);
 /* The classes that the request named, into its record. */
 BW_MUST_USE bw_status bw_gate__name_classes(gate_request *g);
 void bw_gate__clear(gate_request *g);
+/* The 451, recorded. stored: something has had that class, so the log need not keep its
+ * labels. */
+bw_status bw_gate__denied(bw_request *r, bw_action action, const bw_class_id *class_id,
+                          bw_str labels, bool stored, const bw_decision *d);
 #endif

@@ -9,6 +9,7 @@
 #define BW_HTTP_H
 #include "../engine/base/json.h"
 #include "../policies/decision.h"
+#include "../policies/labels.h"
 #include <bailiwick/engine.h>
 
 typedef struct bw_server bw_server;
@@ -96,6 +97,16 @@ BW_MUST_USE bw_status bw_gate_access(bw_request *r, bw_str collection, bw_collec
  * Cached per request for equal `given` bytes. */
 BW_MUST_USE bw_status bw_gate_class(bw_request *r, const bw_collection_info *info, const bw_json *given,
                                     bw_class_id *out);
+/* The same labels as a set, nothing decided. *from: "request", "key" or "collection". */
+BW_MUST_USE bw_status bw_gate_labels(bw_request *r, const bw_collection_info *info, const bw_json *given,
+                                     bw_labels *out, const char **from);
+/* bw_gate_class for a set that was made here (a raise). Not for --dev, as the two above. */
+BW_MUST_USE bw_status bw_gate_class_of(bw_request *r, const bw_labels *labels, bw_class_id *out);
+/* A decision about a class that need not be known; recorded, handed out counted. */
+BW_MUST_USE bw_status bw_gate_judge(bw_request *r, bw_action action, const bw_class_id *id, bw_str labels,
+                                    const bw_decision **out);
+/* BW_EDENIED and its message. labels: of the class, in canonical form. */
+bw_status bw_gate_refuse(bw_request *r, bw_action action, bw_str labels, const bw_decision *d);
 /* One decision about a class that the request named, without its purpose; recorded.
  * BW_EDENIED with the policies' names (bw_gate_tells). */
 BW_MUST_USE bw_status bw_gate_decide(bw_request *r, bw_action action, const bw_class_id *class_id);

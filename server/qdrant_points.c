@@ -8,15 +8,20 @@
  * is there already is decided by the four sets of bw_access, inside the engine's
  * transaction. The write is durable before the answer whatever `wait` says; without it
  * the answer says "acknowledged", as clients expect. */
+#include "labelling.h"
 #include "qdrant.h"
+#include "server.h"
 
 /* The points of an upsert are ours until bw_write: the parser allocated them. */
 static bw_status classify(bw_qdrant_call *c, bw_op *op, const bw_qdrant_labels *labels)
 {
     bw_point *points = (bw_point *)op->points;
+    bool detect = bw_str_is(c->r->server->config.labels_detect, "all");
     for (uint32_t i = 0; i < op->npoints; i++) {
-        bw_status s =
-            bw_gate_class(c->r, &c->info, labels->given[i], &points[i].class_id);
+        bw_status s = detect ? bw_labelling_point(c->r, &c->info, labels->given[i],
+                                                  points[i].text, &points[i].class_id)
+                             : bw_gate_class(c->r, &c->info, labels->given[i],
+                                             &points[i].class_id);
         if (s == BW_EINVALID)
             c->p.status = 422;
         if (s == BW_OK && points[i].facts.subject.ptr)

@@ -16,6 +16,7 @@
 #include "../policies/pack_set.h"
 #include "../ingest/encoder.h"
 #include "files.h"
+#include "labelling.h"
 #include "secrets.h"
 #include <dirent.h>
 #include <errno.h>
@@ -378,6 +379,8 @@ static bw_status open_parts(bw_ctx *ctx, bw_server *s)
         st = bw_register_open(ctx, audit, &s->classes);
     if (st == BW_OK)
         st = s->config.dev ? open_dev(ctx, s) : open_policies(ctx, s);
+    if (st == BW_OK && !s->config.dev)
+        st = bw_labelling_rules(ctx, &s->config, s->catalogue, &s->rules);
     if (st == BW_OK && s->config.model_folder.len > 0) {
         const char *folder = bw_arena_cstr(ctx, s->config.model_folder);
         st = folder ? bw_encoder_open(ctx, folder, &s->encoder) : bw_fail_nomem(ctx);
@@ -424,6 +427,7 @@ void bw_server_close(bw_server *s)
     if (!s)
         return;
     bw_encoder_close(s->encoder);
+    bw_rules_free(s->rules);
     bw_engine_close(s->engine);
     bw_authority_free(s->authority);
     bw_catalogue_free(s->catalogue);

@@ -36,6 +36,7 @@ struct bw_server {
     bw_authority
         *authority; /* NULL with --dev: one open principal, one built-in class */
     struct bw_encoder *encoder;
+    struct bw_rules *rules; /* NULL with --dev */
     bw_keys *keys; /* NULL with --dev */
     bw_audit *audit;
     bw_register *classes; /* what the log's classes mean; NULL with --dev */

@@ -1,12 +1,14 @@
 /* POST /v1/ingest: a document in, its chunks as points in one transaction.
  *
- *   body -> collection, or the description of one to make -> decisions Store and Embed
+ *   body -> collection, or the description of one to make -> base labels, Store for them
+ *   child process loads -> labels raised by rules and detectors -> Store and Embed
  *   what the collection holds of this source -> unchanged? done
- *   child process loads -> chunks -> vectors
- *   collection made, if asked -> one bw_write: upserts, deletes of what is left over
+ *   chunks -> vectors -> collection made, if asked -> one bw_write: upserts, deletes of
+ *   what is left over
  *
- * Decisions come before the document is looked at. Idempotent by content: the digest in
- * the payload says that nothing has to be done. What the caller cannot see of the
+ * A document is opened by nobody who may not store its base labels, and kept under the
+ * raised ones alone. Idempotent by content and class: the digest in the payload says
+ * that nothing has to be done. What the caller cannot see of the
  * source counts as absent, like everywhere; what it sees in another class and may not
  * remove makes the call a 451.
  *
@@ -14,9 +16,10 @@
  * engine's own are taken inside.
  *
  * Left out: fetching (we fetch no URL), attachments, documents longer than a body. */
-#include "v1_ingest.h"
 #include "../engine/base/map.h"
 #include "../ingest/points.h"
+#include "labelling.h"
+#include "v1_ingest.h"
 #include <pthread.h>
 #include <sodium.h>
 
@@ -43,6 +46,9 @@ typedef struct ingest {
     bw_str bytes; /* of the document */
     bw_str subject;
     const bw_json *labels;
+    bw_rule_fact *metadata; /* for the rules; kept nowhere */
+    size_t nmetadata;
+    bw_labelling labelling;
     bool create;
     bool unmade; /* info describes a collection that is not there yet */
     bw_chunk_options chunk;
@@ -186,11 +192,33 @@ static bw_status read_chunk_sizes(ingest *x, const bw_json *body)
     return s;
 }
 
+static bw_status read_metadata(ingest *x, const bw_json *body)
+{
+    const bw_json *v = bw_json_get_value(body, "metadata");
+    if (!v)
+        return BW_OK;
+    if (v->kind != BW_JSON_OBJECT || v->count > BW_RULES_METADATA_MAX)
+        return bw_fail_at(x->ctx, BW_EINVALID, "/metadata",
+                          "metadata: wants an object of at most %d strings",
+                          BW_RULES_METADATA_MAX);
+    x->metadata = bw_arena_calloc(x->ctx, v->count + 1u, sizeof *x->metadata);
+    if (!x->metadata)
+        return bw_fail_nomem(x->ctx);
+    for (const bw_json *m = v->child; m; m = m->next) {
+        if (m->kind != BW_JSON_STRING || m->str.len > SOURCE_BYTES_MAX)
+            return bw_fail_at(x->ctx, BW_EINVALID, bw_json_pointer(x->ctx, m),
+                              "wants a string of at most %d bytes", SOURCE_BYTES_MAX);
+        x->metadata[x->nmetadata++] = (bw_rule_fact){m->key, m->str};
+    }
+    return BW_OK;
+}
+
 static bw_status read_body(ingest *x)
 {
     static const char *const allowed[] = {
-        "collection", "source",     "media_type", "name",   "content_base64", "text",
-        "labels",     "expires_at", "subject",    "create", "chunk",          NULL};
+        "collection", "source",   "media_type", "name",    "content_base64",
+        "text",       "labels",   "expires_at", "subject", "create",
+        "chunk",      "metadata", NULL};
     const bw_json *body;
     const char *why;
     bw_status s = bw_v1_body(x->r, allowed, &body);
@@ -210,6 +238,8 @@ static bw_status read_body(ingest *x)
         s = read_facts(x, body);
     if (!s)
         s = read_chunk_sizes(x, body);
+    if (!s)
+        s = read_metadata(x, body);
     if (!s)
         s = bw_v1_flag(x->ctx, body, "create", &x->create);
     if (s)
@@ -306,11 +336,36 @@ static bw_status find_collection(ingest *x)
     return describe_collection(x);
 }
 
-/* Embed moves the text to the encoder's place: this cell. No purpose is claimed yet, so
- * none is put before the policies. */
-static bw_status decide_embed(ingest *x)
+/* ---- labels ---- */
+
+static bw_rule_subject subject_of(const ingest *x)
 {
-    return bw_gate_decide(x->r, BW_ACTION_EMBED, &x->source.class_id);
+    return (bw_rule_subject){.tenant = x->source.tenant,
+                             .collection = x->source.collection,
+                             .source = x->source.source,
+                             .media = x->media,
+                             .metadata = x->metadata,
+                             .nmetadata = x->nmetadata};
+}
+
+static bw_status begin_labels(ingest *x)
+{
+    bw_rule_subject about = subject_of(x);
+    if (x->r->server->config.dev)
+        return bw_gate_class(x->r, &x->info, x->labels, &x->source.class_id);
+    return bw_labelling_begin(x->r, &x->info, x->labels, &about, &x->labelling);
+}
+
+static bw_status end_labels(ingest *x, const bw_document *d)
+{
+    bw_rule_subject about = subject_of(x);
+    about.has_text = true;
+    about.text = d->text;
+    about.title = d->title;
+    return x->r->server->config.dev
+               ? BW_OK
+               : bw_labelling_end(x->r, &x->info, &about, &x->labelling,
+                                  &x->source.class_id);
 }
 
 /* ---- what is there of the source ---- */
@@ -431,20 +486,26 @@ static bw_status answer(ingest *x, bw_response *out, const bw_document *d, size_
                   "\"digest\":\"%.*s\"",
                   unchanged ? "true" : "false", n, deleted, hex,
                   (int)x->source.digest.len, x->source.digest.ptr);
-    if (d) {
-        bw_buf_puts(b, ",\"title\":");
-        if (d->title.len)
-            bw_json_put_str(b, d->title);
-        else
-            bw_buf_puts(b, "null");
-        bw_buf_printf(b, ",\"removed_characters\":%u,\"warning\":", d->removed);
-        if (d->warning.len)
-            bw_json_put_str(b, d->warning);
-        else
-            bw_buf_puts(b, n ? "null" : "\"the document holds no text\"");
+    bw_buf_puts(b, ",\"title\":");
+    if (d->title.len)
+        bw_json_put_str(b, d->title);
+    else
+        bw_buf_puts(b, "null");
+    bw_buf_printf(b, ",\"removed_characters\":%u,\"warning\":", d->removed);
+    if (d->warning.len)
+        bw_json_put_str(b, d->warning);
+    else
+        bw_buf_puts(b, n ? "null" : "\"the document holds no text\"");
+    bw_str labels;
+    bw_status s = bw_gate_label_text(x->r, &x->source.class_id, &labels);
+    bw_json_put_key(b, "labels");
+    bw_buf_str(b, s ? BW_STR("null") : labels);
+    if (x->labelling.from) {
+        bw_json_put_key(b, "labelled");
+        bw_labelling_put(&x->labelling, b);
     }
     bw_buf_putc(b, '}');
-    return bw_v1_done(x->r, out);
+    return s ? s : bw_v1_done(x->r, out);
 }
 
 /* Two calls for one source at once must not leave chunks of both: from the last look at
@@ -485,22 +546,53 @@ static bw_status replace(ingest *x, const bw_point *points, size_t n, size_t *nd
 }
 
 /* A document that cannot be read is a 422: the request was well formed. */
-static bw_status load_and_write(ingest *x, bw_response *out)
+static bw_status load(ingest *x, bw_document *d, const bw_chunk **chunks, size_t *n)
+{
+    bw_status s = bw_document_load(x->ctx, x->media, x->bytes, d);
+    if (!s)
+        s = bw_document_chunk(x->ctx, d, &x->chunk, chunks, n);
+    if (!s && *n > BW_LIMIT_POINTS)
+        s = bw_fail(x->ctx, BW_EINVALID, "the document gives more than %d chunks",
+                    BW_LIMIT_POINTS);
+    return s;
+}
+
+/* The class is known: may its text go to the encoder (this cell; no purpose is claimed
+ * yet, so none is put before the policies), and what may the caller touch? */
+static bw_status decide(ingest *x)
+{
+    bw_status s = bw_gate_decide(x->r, BW_ACTION_EMBED, &x->source.class_id);
+    if (!s && !x->unmade)
+        s = bw_gate_access(x->r, x->source.collection, &x->info, &x->access);
+    if (!s && x->subject.ptr)
+        s = bw_gate_subject(x->r, x->subject, &x->source.facts.subject);
+    if (s)
+        return s;
+    x->source.facts.model = bw_encoder_model(x->encoder);
+    s = bw_source_digest(x->ctx, x->bytes, x->media, x->encoder, &x->chunk, &x->source,
+                         &x->source.digest);
+    return !s && !x->unmade ? find_old(x) : s;
+}
+
+static bw_status run(ingest *x, bw_response *out)
 {
     bw_document d;
     const bw_chunk *chunks = NULL;
     const bw_point *points = NULL;
     size_t n = 0, deleted = 0;
-    bw_status s = bw_document_load(x->ctx, x->media, x->bytes, &d);
+    bw_status s = begin_labels(x);
     if (!s)
-        s = bw_document_chunk(x->ctx, &d, &x->chunk, &chunks, &n);
-    if (!s && n > BW_LIMIT_POINTS)
-        s = bw_fail(x->ctx, BW_EINVALID, "the document gives more than %d chunks",
-                    BW_LIMIT_POINTS);
-    if (s) {
-        out->status = s == BW_EINVALID ? 422 : 0;
+        s = load(x, &d, &chunks, &n);
+    if (!s)
+        s = end_labels(x, &d);
+    if (s == BW_EINVALID)
+        out->status = 422;
+    if (!s)
+        s = decide(x);
+    if (s)
         return s;
-    }
+    if (x->nold && x->old_same == x->nold && x->old_chunks == x->nold)
+        return answer(x, out, &d, x->nold, 0, true);
     s = bw_points_build(x->ctx, x->encoder, &x->source, &d, chunks, n, &points);
     if (!s)
         s = replace(x, points, n, &deleted);
@@ -520,25 +612,5 @@ bw_status bw_v1_ingest(bw_request *r, bw_response *out)
         return s;
     x.source.collection = x.info.name; /* it may have come by an alias */
     s = bw_v1_encoder(r, &x.info, &x.encoder);
-    if (!s &&
-        (s = bw_gate_class(r, &x.info, x.labels, &x.source.class_id)) == BW_EINVALID)
-        out->status = 422;
-    if (!s)
-        s = decide_embed(&x);
-    if (!s && !x.unmade)
-        s = bw_gate_access(r, x.source.collection, &x.info, &x.access);
-    if (!s && x.subject.ptr)
-        s = bw_gate_subject(r, x.subject, &x.source.facts.subject);
-    if (s)
-        return s;
-    x.source.facts.model = bw_encoder_model(x.encoder);
-    s = bw_source_digest(x.ctx, x.bytes, x.media, x.encoder, &x.chunk, &x.source,
-                         &x.source.digest);
-    if (!s && !x.unmade)
-        s = find_old(&x);
-    if (s)
-        return s;
-    if (x.nold && x.old_same == x.nold && x.old_chunks == x.nold)
-        return answer(&x, out, NULL, x.nold, 0, true);
-    return load_and_write(&x, out);
+    return s ? s : run(&x, out);
 }

@@ -55,7 +55,7 @@ static void test_rules_base__is_the_first_that_holds(void **state)
                         "{\"name\":\"dept\",\"metadata\":{\"dept\":\"hr*\",\"year\":\"????\"},\"labels\":" SET(2) "},"
                         "{\"name\":\"page\",\"media\":[\"text/html\",\"application/pdf\"],\"collection\":\"web-*\",\"labels\":" SET(3) "},"
                         "{\"name\":\"word\",\"match\":\"*.txt\",\"text\":\"(?i)top\\\\s+secret\",\"labels\":" SET(4) "},"
-                        "{\"labels\":" SET(0) "}]}");
+                        "{\"match\":\"*\",\"labels\":" SET(0) "}]}");
     bw_rule_subject s = {.tenant = BW_STR("acme"), .collection = BW_STR("docs"), .source = BW_STR("fr/a/b.txt"), .media = BW_MEDIA_TEXT};
     assert_string_equal(base_of(r, &s), "mine");
     s.tenant = BW_STR("hosp");
@@ -182,6 +182,8 @@ static void test_rules_new__refuses_with_the_place(void **state)
         {"{\"rules\":[],\"detectors\":{\"email\":{\"sensitivity\":1}}}", "/detectors/email/sensitivity", BW_RULES_CELL},
         {"{\"rules\":[],\"detectors\":{\"email\":{\"categories\":[\"public\"]}}}", "/detectors/email/categories", BW_RULES_CELL},
         {RULE("\"match\":\"a\""), "/rules/0", BW_RULES_CELL},
+        {RULE("\"labels\":" SET(1)), "/rules/0", BW_RULES_CELL},
+        {RULE("\"labels\":{}"), "/rules/0", BW_RULES_CLIENT},
         {RULE("\"labels\":" SET(1) ",\"raise\":{}"), "/rules/0", BW_RULES_CELL},
         {RULE("\"match\":\"a[bc]\",\"raise\":{}"), "/rules/0/match", BW_RULES_CELL},
         {RULE("\"match\":\"a\\\\\",\"raise\":{}"), "/rules/0/match", BW_RULES_CELL},
