@@ -16,6 +16,7 @@ static const char help[] =
     "  doctor        look for what would keep a cell from serving well\n"
     "  ingest        put a folder of documents into a running cell\n"
     "  query         ask a running cell a question\n"
+    "  relabel       move points to other labels, or show what that would do\n"
     "  explain       say why the policies answer as they do, and what would turn it\n"
     "  place         tell where a workload may run, and for how much\n"
     "\n"
@@ -31,7 +32,7 @@ static const command commands[] = {
     {"config", bw_cli_show_config}, {"policy", bw_cli_policy}, {"audit", bw_cli_audit},
     {"doctor", bw_cli_doctor},      {"ingest", bw_cli_ingest}, {"query", bw_cli_query},
     {"catalogue", bw_cli_catalogue}, {"place", bw_cli_place},
-    {"explain", bw_cli_explain},
+    {"explain", bw_cli_explain},     {"relabel", bw_cli_relabel},
 };
 
 int main(int argc, char **argv)

@@ -35,6 +35,8 @@ const bw_route bw_routes_ingest[] = {
      true},
     {"POST", "/v1/query", bw_v1_query, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1,
      false},
+    {"POST", "/v1/relabel", bw_v1_relabel, BW_ROUTE_KEY, BW_ACTION_RELABEL,
+     BW_FAMILY_V1, true},
     {NULL, NULL, NULL, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1, false},
 };
 

@@ -7,6 +7,7 @@
 
 bw_status bw_v1_ingest(bw_request *r, bw_response *out);
 bw_status bw_v1_query(bw_request *r, bw_response *out);
+bw_status bw_v1_relabel(bw_request *r, bw_response *out);
 
 /* Required string member of lo … hi bytes; a 400 with its pointer else. */
 BW_MUST_USE bw_status bw_v1_text(bw_ctx *ctx, const bw_json *body, const char *name,

@@ -166,6 +166,10 @@ def fields(s):
     yield "POST", "/v1/explain", {"action": "Transfer", "labels": OPEN, "dest": {"id": s, "country": s, "operator": s, "certs": [s], "hw": [s]}}
     yield "POST", "/v1/explain/result", {"collection": s, "mode": s}
     yield "POST", "/v1/ingest", {"collection": s, "source": s, "text": s, "media_type": s}
+    yield "POST", "/v1/ingest", {"collection": "docs", "source": "x.txt", "text": "t", "metadata": {s: s}}
+    yield "POST", "/v1/relabel", {"collection": s, "points": [s], "labels": OPEN}
+    yield "POST", "/v1/relabel", {"collection": "docs", "filter": {"must": [{"key": "s", "match": {"value": s}}]}, "raise": {"labels": [s]}}
+    yield "POST", "/v1/relabel", {"collection": "docs", "filter": {"must": [{"key": s, "match": {"value": MARK}}]}, "raise": {"sensitivity": 2}}
     yield "GET", "/v1/collections?x=" + q, None
     for member in ("tenant", "regimes", "residency", "categories", "labels", "purposes"):
         yield "PUT", p + "/points?wait=true", {"points": [point(90, dict(OPEN, **{member: s if member == "tenant" else [s]}))]}
@@ -331,6 +335,9 @@ def bodies(c, i):
         "POST /collections/{}/points/recommend/groups": [{"positive": [i], "limit": 9, "group_by": "s"}],
         "POST /v1/ingest": [{"collection": c, "source": "s", "text": "t"}],
         "POST /v1/query": [{"collection": c, "query": "plain " + MARK, "mode": "bm25", "explain": True}, {"collection": c, "query": "a", "mode": "dense"}],
+        "POST /v1/relabel": [{"collection": c, "points": [i], "labels": dict(OPEN, sensitivity=2)},
+                             {"collection": c, "points": [i], "raise": {"sensitivity": 3}, "dry_run": True},
+                             {"collection": c, "filter": {"must": [{"key": "s", "match": {"value": MARK}}]}, "raise": {"sensitivity": 3}}],
         "POST /v1/authorize": [{"action": "ManageCollection", "collection": c}],
         "POST /v1/explain": [{"action": "ManageCollection", "collection": c}, *({"action": a, "collection": c, "point": i} for a in ("Query", "Delete", "Export")),
                              {"action": "Query", "collection": c, "class": "ab" * 32}],

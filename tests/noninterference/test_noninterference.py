@@ -226,6 +226,11 @@ def more_writes(rng, c, pool):
             {"delete": {"filter": {"must": [{"key": "page_content", "match": {"text": SECRET}}]}}}, {"delete_payload": {"keys": ["kind"], "points": [some[13]]}}]}),
         ("POST", f"{p}/points/batch?wait=true", {"operations": [
             {"delete": {"points": [some[13]]}}, {"update_vectors": {"points": [{"id": some[13], "vector": {"": vector(rng)}}]}}]}),
+        ("POST", "/v1/relabel", {"collection": c, "points": some, "raise": {"sensitivity": 2}, "dry_run": True}),
+        ("POST", "/v1/relabel", {"collection": c, "points": some[:5], "labels": OPEN[1]}),
+        ("POST", "/v1/relabel", {"collection": c, "filter": {"must": [{"key": "page_content", "match": {"text": SECRET}}]}, "raise": {"sensitivity": 2}}),
+        ("POST", "/v1/relabel", {"collection": c, "filter": {"must": [{"has_id": some[5:9]}]}, "labels": SHUT[1]}),  # out of its own sight
+        ("POST", "/v1/relabel", {"collection": c, "points": some[9:], "labels": SHUT[0]}),
         ("PUT", f"{p}/index?wait=true", {"field_name": "page_content", "field_schema": "keyword"}),
         ("GET", p, None), ("POST", f"{p}/facet", {"key": "page_content", "limit": 100}),
         ("DELETE", f"{p}/index/page_content?wait=true", None),
@@ -281,6 +286,7 @@ def forbidden_step(rng, c, pool, writer, alien, deep):
     elif kind == 8:  # edits of what is hidden
         deep.ok("POST", f"{p}/points/payload?wait=true", {"payload": {"kind": "z", "n": 99, "page_content": SECRET}, "filter": {}})
         deep.ok("POST", f"{p}/points/delete?wait=true", {"filter": {"must": [{"key": "tags", "match": {"value": "x"}}]}})
+        deep.ok("POST", "/v1/relabel", {"collection": c, "filter": {"must": [{"key": "n", "range": {"lt": 5}}]}, "raise": {"categories": ["hr"]}})
     elif kind == 9:  # the other tenant's names and settings
         if not alien.ok("GET", f"{p}/exists")["result"]["exists"]:
             alien.ok("PUT", p, {"vectors": {"size": DIM, "distance": "Dot"}})
