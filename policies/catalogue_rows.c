@@ -3,6 +3,8 @@
  * member that no table knows: a misspelt one would silently say nothing. */
 #include "catalogue_impl.h"
 
+#include "../engine/base/unseen.h"
+
 #include <stdio.h>
 
 enum { LIST_MAX = 1024, TEXT_MAX = 2000, LAW_MAX = 200, DAY_S = 86400 };
@@ -172,7 +174,7 @@ static bool is_text(bw_str s)
 {
     bool seen = false;
     for (size_t i = 0; i < s.len; i++) {
-        if ((unsigned char)s.ptr[i] < ' ' || s.ptr[i] == 0x7F)
+        if (bw_utf8_unseen(s.ptr + i, s.len - i) > 0)
             return false;
         seen = seen || s.ptr[i] != ' ';
     }

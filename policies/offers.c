@@ -6,6 +6,7 @@
  * Left out: prices that move by the hour, and anything that fetches. */
 #include "offers.h"
 #include "../engine/base/map.h"
+#include "../engine/base/unseen.h"
 
 #include <sodium.h>
 #include <stddef.h>
@@ -209,22 +210,11 @@ static bool word_ok(bw_str s, const char *words)
     return false;
 }
 
-/* Zero width, line ends and turns of direction: U+200B-F, U+2028-E, U+2066-9. */
-static bool is_unseen(const unsigned char *c)
-{
-    return c[0] == 0xE2 && ((c[1] == 0x80 && ((c[2] >= 0x8B && c[2] <= 0x8F) ||
-                                              (c[2] >= 0xA8 && c[2] <= 0xAE))) ||
-                            (c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9));
-}
-
 /* Texts reach terminals as they are, so none may give orders to one. */
 static bool text_ok(bw_str s)
 {
-    const unsigned char *c = (const unsigned char *)s.ptr;
     for (size_t i = 0; i < s.len; i++)
-        if (c[i] < ' ' || c[i] == 0x7F ||
-            (c[i] == 0xC2 && i + 1 < s.len && c[i + 1] < 0xA0) ||
-            (i + 2 < s.len && is_unseen(c + i)))
+        if (bw_utf8_unseen(s.ptr + i, s.len - i) > 0)
             return false;
     return s.len > 0 && s.len <= TEXT_MAX;
 }

@@ -1,6 +1,7 @@
 /* Label words and plain text for the command line (cli_words.h). The vocabulary is the
  * cell's; here only the shape of each member is known. */
 #include "cli_words.h"
+#include "../engine/base/unseen.h"
 #include <stdio.h>
 
 typedef enum word_kind { WORD_LIST, WORD_NUMBER, WORD_BOOL, WORD_TEXT } word_kind;
@@ -109,15 +110,12 @@ void bw_cli_plain(const char *text, size_t n, char *out, size_t cap)
     bw_require(cap >= sizeof more + 4);
     for (size_t i = 0; i < n && !cut; i++) {
         unsigned char c = (unsigned char)text[i];
-        bool c1 = valid && c == 0xC2 && i + 1 < n && (unsigned char)text[i + 1] < 0xA0;
-        bool bidi = valid && c == 0xE2 && i + 2 < n &&
-                    (unsigned char)text[i + 1] <= 0x81 &&
-                    (unsigned char)text[i + 1] >= 0x80;
+        size_t unseen = !valid && c >= 0x80 ? 1 : bw_utf8_unseen(text + i, n - i);
         if (k + sizeof more + 4 > cap) {
             cut = true;
-        } else if (c < 0x20 || c == 0x7F || c1 || bidi || (!valid && c >= 0x80)) {
+        } else if (unseen) {
             out[k++] = c == '\n' || c == '\t' ? ' ' : '?';
-            i += c1 ? 1 : bidi ? 2 : 0;
+            i += unseen - 1;
         } else {
             out[k++] = text[i];
         }

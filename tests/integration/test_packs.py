@@ -20,6 +20,14 @@ def test_policy_packs__names_law_and_date():
     assert "\nsets: all eu-baseline\n" in r.stdout and "no legal advice" in r.stdout
 
 
+def test_policy_packs__lets_no_pack_speak_to_the_terminal(tmp_path):
+    (tmp_path / "evil.cedar").write_text(
+        "// evil: a \x1b[2J title \u009b2J \u202e– dash\n// Date: 2026-01-01\n// Articles: x\n// Leaves out: y\n"
+        "// A starting point, no legal advice.\n@id(\"e\") permit (principal, action, resource);\n", encoding="utf-8")
+    r = policy("packs", "--set", "policies.packs=%s" % tmp_path)
+    assert r.returncode == 0 and "evil                 2026-01-01  a ?[2J title ?2J ?– dash\n" in r.stdout, r
+
+
 def test_policy_compose__prints_a_set_that_is_accepted(tmp_path):
     r = policy("compose", "base", "residency", "air-gap")
     assert r.returncode == 0 and r.stdout.startswith("// Composed of base, residency, air-gap.\n")

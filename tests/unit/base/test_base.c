@@ -1,6 +1,7 @@
 /* ctx, arena, allocator, buffer, strings, ids, time, bitmap, map. */
 #include <engine/base/bitmap.h>
 #include <engine/base/map.h>
+#include <engine/base/unseen.h>
 
 #include <errno.h>
 #include <setjmp.h>
@@ -200,6 +201,22 @@ static void test_alloc_vectors__are_aligned_and_zeroed(void **state)
 }
 
 /* ---- strings, ids ---- */
+
+static void test_utf8_unseen__knows_what_a_terminal_obeys(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t bytes;
+    } known[] = {{"\x1b[2J", 1}, {"\n", 1}, {"\x7f", 1}, {"\xC2\x9B", 2}, {"\xC2\xA0", 0}, {"\xE2\x80\x8B", 3}, {"\xE2\x80\xA8", 3},
+                 {"\xE2\x80\xAE", 3}, {"\xE2\x81\xA6", 3}, {"\xE2\x80\x93", 0} /* dash */, {"\xE2\x80\x99", 0} /* quote */,
+                 {"\xE2\x80\xA6", 0} /* … */, {"\xE2\x82\xAC", 0} /* euro */, {"a", 0}, {"\xC3\xA9", 0}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        assert_int_equal(bw_utf8_unseen(known[i].text, strlen(known[i].text)), known[i].bytes);
+        if (known[i].bytes > 1) /* never beyond the text */
+            assert_int_equal(bw_utf8_unseen(known[i].text, known[i].bytes - 1), 0);
+    }
+}
 
 static void test_utf8_valid__follows_rfc_3629(void **state)
 {
@@ -499,6 +516,7 @@ int main(void)
         cmocka_unit_test(test_buf_put__marks_a_failed_growth),
         cmocka_unit_test(test_buf_put__grows),
         cmocka_unit_test(test_alloc_vectors__are_aligned_and_zeroed),
+        cmocka_unit_test(test_utf8_unseen__knows_what_a_terminal_obeys),
         cmocka_unit_test(test_utf8_valid__follows_rfc_3629),
         cmocka_unit_test(test_uuid_parse__takes_the_contracts_spellings),
         cmocka_unit_test(test_ids__have_qdrants_order),
