@@ -458,13 +458,20 @@ static bw_status read_file(reading *r, const bw_market_file *f, bw_str *date)
 
 /* ---- references ---- */
 
-static bw_status lost(const reading *r, int which, const row *w, const char *what,
-                      bw_str name)
+static bw_status bad_row(const reading *r, int which, const row *w, const char *why)
 {
     char at[64];
     (void)snprintf(at, sizeof at, "/%s/%zu", tables[which].name, w->list_at);
-    return bw_fail_at(r->ctx, BW_EINVALID, at, "%s: %s \"%.*s\" is unknown", w->file,
-                      what, (int)(name.len < ID_MAX ? name.len : ID_MAX), name.ptr);
+    return bw_fail_at(r->ctx, BW_EINVALID, at, "%s: %s", w->file, why);
+}
+
+static bw_status lost(const reading *r, int which, const row *w, const char *what,
+                      bw_str name)
+{
+    char why[ID_MAX + 40];
+    (void)snprintf(why, sizeof why, "%s \"%.*s\" is unknown", what,
+                   (int)(name.len < ID_MAX ? name.len : ID_MAX), name.ptr);
+    return bad_row(r, which, w, why);
 }
 
 static bw_status all_known(const reading *r, int which, const row *w, bw_texts list,
@@ -488,7 +495,7 @@ static bool share_ok(bw_str s)
     if (dot == 0 || dot > 3 || dot + 2 > s.len || s.len > dot + 5 || s.ptr[dot] != '.')
         return false;
     for (size_t i = dot + 1; i < s.len; i++)
-        if (s.ptr[i] < '0' || s.ptr[i] > '9')
+        if (s.ptr[i] < '0' || s.ptr[i] > '9' || (v >= 100 && s.ptr[i] != '0'))
             return false;
     return v <= 100;
 }
@@ -498,13 +505,15 @@ static bw_status link_entity(const reading *r, const row *w, bw_legal *e)
     for (size_t i = 0; i < e->control_zones.n; i++)
         if (!bw_catalogue_has_zone(r->catalogue, e->control_zones.items[i]))
             return lost(r, BW_MARKET_ENTITIES, w, "zone", e->control_zones.items[i]);
-    if (!share_ok(e->share_max))
-        return lost(r, BW_MARKET_ENTITIES, w, "share", e->share_max);
-    if (!share_ok(e->share_sum))
-        return lost(r, BW_MARKET_ENTITIES, w, "share", e->share_sum);
+    if (!share_ok(e->share_max) || !share_ok(e->share_sum))
+        return bad_row(
+            r, BW_MARKET_ENTITIES, w,
+            "a foreign share is per cent as a text, \"0.0\" to \"100.0\", or "
+            "null if unknown");
     if (e->control_zones.items &&
         e->control_zones.n == 0) /* an empty set passes rules */
-        return lost(r, BW_MARKET_ENTITIES, w, "control of", e->id);
+        return bad_row(r, BW_MARKET_ENTITIES, w,
+                       "control_zones names at least one zone (null if not known)");
     return BW_OK;
 }
 
@@ -530,7 +539,8 @@ static bw_status link_instance(const reading *r, const row *w, bw_instance *v)
     if (!bw_market_find(r->m, BW_MARKET_PROVIDERS, v->provider_id))
         return lost(r, BW_MARKET_INSTANCES, w, "provider", v->provider_id);
     if (bw_str_is(v->accelerator->kind, "cpu") != (v->accelerator_count < 1))
-        return lost(r, BW_MARKET_INSTANCES, w, "count of", v->accelerator_id);
+        return bad_row(r, BW_MARKET_INSTANCES, w,
+                       "accelerator_count is 0 for a CPU type, else at least 1");
     return BW_OK;
 }
 

@@ -149,6 +149,7 @@ static void test_market_load__refuses_and_points(void **state)
         {OVER("\"entities\":[{\"id\":\"x\",\"seat\":\"FR\",\"control_zones\":[\"EU\"],\"foreign_share_max\":\"24\",\"foreign_share_sum\":null," MARKET_FACT "]"), "/entities/0"},
         {OVER("\"entities\":[{\"id\":\"x\",\"seat\":\"FR\",\"control_zones\":[\"EU\"],\"foreign_share_max\":\"101.0\",\"foreign_share_sum\":null," MARKET_FACT "]"), "/entities/0"},
         {OVER("\"entities\":[{\"id\":\"x\",\"seat\":\"FR\",\"control_zones\":[\"EU\"],\"foreign_share_max\":null,\"foreign_share_sum\":\"-1.0\"," MARKET_FACT "]"), "/entities/0"},
+        {OVER("\"entities\":[{\"id\":\"x\",\"seat\":\"FR\",\"control_zones\":[\"EU\"],\"foreign_share_max\":\"100.5\",\"foreign_share_sum\":null," MARKET_FACT "]"), "/entities/0"},
         {OVER("\"certifications\":[{\"id\":\"c\",\"provider\":\"p\",\"name\":\"HDS\",\"status\":\"held\",\"regions\":[\"p:it\"]," MARKET_FACT "]"), "/certifications/0"},
         {OVER("\"certifications\":[{\"id\":\"c\",\"provider\":\"p\",\"name\":\"HDS\",\"status\":\"held?\",\"regions\":null," MARKET_FACT "]"), "/certifications/0/status"},
         {OVER("\"instances\":[{\"id\":\"i\",\"provider\":\"p\",\"accelerator\":\"X86\",\"accelerator_count\":1,\"vcpu\":1,\"memory_gib\":1,\"spot\":false," MARKET_FACT "]"), "/instances/0"},
