@@ -187,7 +187,7 @@ static bw_status group_of(relabelling *x, const bw_class_id *id, group **out)
 
 static bw_status note_point(relabelling *x, const bw_hit *hit)
 {
-    group *g;
+    group *g = NULL;
     bw_status s = group_of(x, &hit->class_id, &g);
     if (s)
         return s;
