@@ -12,11 +12,15 @@ static const char policy_usage[] =
     "       bailiwick policy replay CANDIDATE.cedar (its own --help)\n"
     "       bailiwick policy put FILE --url URL --key-file FILE (its own --help)\n"
     "       bailiwick policy packs, bailiwick policy compose NAME… (their own --help)\n"
+    "       bailiwick policy fmt FILE…, bailiwick policy json FILE, bailiwick policy "
+    "from-json FILE\n"
+    "       (their own --help)\n"
     "check: FILE is a policy set that this cell would accept.\n"
     "test: asks a policy set the questions of test files and compares the answers.\n"
     "replay: what a set would have changed in the requests of the log.\n"
     "put: makes a set the running cell's.\n"
-    "packs: which packs of rules there are.  compose: some of them as one set.\n";
+    "packs: which packs of rules there are.  compose: some of them as one set.\n"
+    "fmt: lays policies out.  json, from-json: policies in Cedar's other form.\n";
 
 bw_status bw_policy_bench_open(bw_ctx *ctx, bw_config *c, const char *dir,
                                bw_policy_bench *out)
@@ -121,7 +125,9 @@ int bw_cli_policy(int argc, char **argv)
                  {"test", bw_cli_policy_test},
                  {"replay", bw_cli_policy_replay},
                  {"put", bw_cli_policy_put},
-                 {"packs", bw_cli_packs}, {"compose", bw_cli_packs}};
+                 {"packs", bw_cli_packs}, {"compose", bw_cli_packs},
+                 {"fmt", bw_cli_policy_fmt}, {"json", bw_cli_policy_form},
+                 {"from-json", bw_cli_policy_form}};
     for (size_t i = 0; argc > 1 && i < sizeof words / sizeof words[0]; i++)
         if (strcmp(argv[1], words[i].word) == 0 &&
             !(words[i].run == policy_check && bw_cli_help(argc, argv)))

@@ -22,4 +22,6 @@ void bw_policy_bench_close(bw_policy_bench *b);
 int bw_cli_policy_test(int argc, char **argv);
 int bw_cli_policy_replay(int argc, char **argv);
 int bw_cli_policy_put(int argc, char **argv);
+int bw_cli_policy_fmt(int argc, char **argv);
+int bw_cli_policy_form(int argc, char **argv); /* policy json, policy from-json */
 #endif

@@ -9,6 +9,31 @@
             return try_;         \
     } while (0)
 
+const char *const bw_cedar__vars[4] = {"principal", "action", "resource", "context"};
+
+const bw_cedar__operator bw_cedar__operators[BW_CEDAR__GET_TAG + 1] = {
+    [BW_CEDAR__AND] = {"&&", 2},
+    [BW_CEDAR__OR] = {"||", 2},
+    [BW_CEDAR__NOT] = {"!", 1},
+    [BW_CEDAR__NEG] = {"neg", 1},
+    [BW_CEDAR__IS_EMPTY] = {"isEmpty", 1},
+    [BW_CEDAR__EQ] = {"==", 2},
+    [BW_CEDAR__NE] = {"!=", 2},
+    [BW_CEDAR__LT] = {"<", 2},
+    [BW_CEDAR__LE] = {"<=", 2},
+    [BW_CEDAR__GT] = {">", 2},
+    [BW_CEDAR__GE] = {">=", 2},
+    [BW_CEDAR__IN] = {"in", 2},
+    [BW_CEDAR__ADD] = {"+", 2},
+    [BW_CEDAR__SUB] = {"-", 2},
+    [BW_CEDAR__MUL] = {"*", 2},
+    [BW_CEDAR__CONTAINS] = {"contains", 2},
+    [BW_CEDAR__CONTAINS_ALL] = {"containsAll", 2},
+    [BW_CEDAR__CONTAINS_ANY] = {"containsAny", 2},
+    [BW_CEDAR__HAS_TAG] = {"hasTag", 2},
+    [BW_CEDAR__GET_TAG] = {"getTag", 2},
+};
+
 /* ---- lists ---- */
 bw_status bw_cedar__list_add(bw_cedar__maker *m, bw_cedar__list *l, const void *item,
                              size_t size)
@@ -119,6 +144,42 @@ bw_status bw_cedar__record_node(bw_cedar__maker *m, size_t offset,
     e->nnames = names->n;
     *out = e;
     return BW_OK;
+}
+
+bool bw_cedar__in_order(const bw_cedar__expr *root, bw_cedar__order_step step,
+                        void *user)
+{
+    typedef struct frame {
+        const bw_cedar__expr *e;
+        uint32_t i;
+        uint8_t note;
+    } frame;
+    frame few[64], *stack = few; /* most trees are not deeper */
+    size_t n = 1, cap = sizeof few / sizeof *few;
+    stack[0] = (frame){root, 0, 0};
+    while (n > 0) {
+        frame *top = &stack[n - 1];
+        const bw_cedar__expr *child = step(user, top->e, top->i++, &top->note);
+        if (!child) {
+            n--;
+            continue;
+        }
+        if (n == cap) {
+            frame *grown = bw_alloc(2 * cap * sizeof *grown);
+            if (grown)
+                memcpy(grown, stack, n * sizeof *grown);
+            if (stack != few)
+                bw_free(stack);
+            if (!grown)
+                return false;
+            stack = grown;
+            cap *= 2;
+        }
+        stack[n++] = (frame){child, 0, 0};
+    }
+    if (stack != few)
+        bw_free(stack);
+    return true;
 }
 
 /* ---- sets ---- */

@@ -52,6 +52,15 @@ typedef enum bw_cedar__op { /* children, and what else the node holds */
 } bw_cedar__op;
 
 enum { BW_CEDAR__PRINCIPAL, BW_CEDAR__ACTION, BW_CEDAR__RESOURCE, BW_CEDAR__CONTEXT };
+extern const char *const bw_cedar__vars[4]; /* their names */
+
+/* The operators that have nothing but operands: text and JSON call them alike (but for
+ * NEG, which is "neg" in JSON). name NULL: no such operator. */
+typedef struct bw_cedar__operator {
+    const char *name;
+    uint32_t n; /* operands */
+} bw_cedar__operator;
+extern const bw_cedar__operator bw_cedar__operators[BW_CEDAR__GET_TAG + 1];
 
 typedef struct bw_cedar__lineage bw_cedar__lineage; /* code.h */
 typedef struct bw_cedar__expr bw_cedar__expr;
@@ -105,6 +114,7 @@ typedef struct bw_cedar__policy {
     bw_str text; /* its source, annotations included */
     bool forbid;
     bool is_template;
+    uint32_t link_of;         /* a link: 1 + the index of its template; else 0 */
     bw_cedar__scope scope[3]; /* by BW_CEDAR__PRINCIPAL, ACTION, RESOURCE */
     const bw_cedar__annotation *annotations;
     const bw_cedar__clause *clauses;
@@ -178,6 +188,16 @@ BW_MUST_USE bw_status bw_cedar__set_finish(bw_cedar__maker *m, bw_cedar_policies
 
 /* Fills context_names and context_whole. */
 BW_MUST_USE bw_status bw_cedar__note_context(bw_ctx *ctx, bw_cedar_policies *set);
+
+/* Goes through a tree in the order it is written, on a stack of its own: step(e, 0),
+ * step(e, 1) … are what comes before, between and after the children of e. It returns
+ * the child to go through next, or NULL when e is done. *note is the step's own, for e
+ * alone, and begins as 0. False: no memory. */
+typedef const bw_cedar__expr *(*bw_cedar__order_step)(void *user,
+                                                      const bw_cedar__expr *e,
+                                                      uint32_t i, uint8_t *note);
+BW_MUST_USE bool bw_cedar__in_order(const bw_cedar__expr *root,
+                                    bw_cedar__order_step step, void *user);
 
 /* Calls visit on every node under root, parents first; stops when it returns false. The
  * stack lives in ctx's arena. */

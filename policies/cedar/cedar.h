@@ -22,6 +22,19 @@ BW_MUST_USE bw_status bw_cedar_policies_parse(bw_ctx *ctx, bw_str text, bw_cedar
 /* The JSON form: {"staticPolicies", "templates", "templateLinks"}. Ids are the keys given there,
  * a link's is its newId; order: static policies, templates (they decide nothing), links. */
 BW_MUST_USE bw_status bw_cedar_policies_parse_json(bw_ctx *ctx, bw_str text, bw_cedar_policies **out);
+/* The same form, appended to out. Nested deeper than JSON may be (256: some 120 `&&` in a
+ * row) it is written all the same, but not read again. On failure out is as before:
+ * BW_EINVALID: larger than 16 MiB; BW_ENOMEM. */
+BW_MUST_USE bw_status bw_cedar_policies_write_json(bw_ctx *ctx, const bw_cedar_policies *p,
+                                                   bw_buf *out);
+/* The set as Cedar text, formatted; appended to out. Links become policies of their own; ids
+ * other than policyN go into comments. BW_EINVALID: no text means it (a function that does not
+ * exist, a method without receiver; only from JSON), or larger than 16 MiB; BW_ENOMEM. */
+BW_MUST_USE bw_status bw_cedar_policies_write(bw_ctx *ctx, const bw_cedar_policies *p, bw_buf *out);
+/* Policy text laid out anew; appended to out. Tokens and comments stay as they are and in
+ * their order: only white space changes, so the set means the same. Formatting twice changes
+ * nothing more. Errors as of bw_cedar_policies_parse; BW_EINVALID too: larger than 16 MiB. */
+BW_MUST_USE bw_status bw_cedar_policies_format(bw_ctx *ctx, bw_str text, bw_buf *out);
 void bw_cedar_policies_free(bw_cedar_policies *p);
 size_t bw_cedar_policies_count(const bw_cedar_policies *p);
 bw_str bw_cedar_policy_id(const bw_cedar_policies *p, size_t i);      /* "policy3" */

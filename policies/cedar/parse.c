@@ -171,8 +171,6 @@ static bw_status parse_int(parser *p, size_t at, bool minus, expr_ptr *out)
 
 static bw_status parse_word(parser *p, size_t at, bw_str word, expr_ptr *out)
 {
-    static const bw_str vars[] = {
-        {"principal", 9}, {"action", 6}, {"resource", 8}, {"context", 7}};
     bw_cedar__expr *e;
     if (bw_cedar__lex_is(&p->lx, '(')) {
         bw_cedar__fn fn;
@@ -187,7 +185,7 @@ static bw_status parse_word(parser *p, size_t at, bw_str word, expr_ptr *out)
         return BW_OK;
     }
     for (uint8_t i = 0; i < 4; i++)
-        if (bw_str_eq(word, vars[i])) {
+        if (bw_str_eq(word, bw_str_c(bw_cedar__vars[i]))) {
             TRY(bw_cedar__node(&p->m, BW_CEDAR__VAR, at, 0, &e));
             e->which = i;
             *out = e;
@@ -615,10 +613,9 @@ static bw_status parse_scope_operand(parser *p, int var, bw_cedar__scope *s)
 
 static bw_status parse_scope(parser *p, int var, bw_cedar__scope *s)
 {
-    static const char *const names[] = {"principal", "action", "resource"};
     *s = (bw_cedar__scope){.op = BW_CEDAR__SCOPE_ALL};
-    if (!bw_cedar__lex_is_word(&p->lx, names[var]))
-        FAIL(p, p->lx.start, "expected '%s'", names[var]);
+    if (!bw_cedar__lex_is_word(&p->lx, bw_cedar__vars[var]))
+        FAIL(p, p->lx.start, "expected '%s'", bw_cedar__vars[var]);
     NEXT(p);
     if (p->lx.tok == BW_CEDAR__T_EQ) {
         s->op = BW_CEDAR__SCOPE_EQ;

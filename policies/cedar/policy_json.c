@@ -13,7 +13,7 @@
             return try_;         \
     } while (0)
 
-enum { LINKS_MAX = 4096 }; /* ids are compared one by one */
+enum { LINKS_MAX = 4096 /* ids are compared one by one */, ANNOTATIONS_MAX = 256 };
 
 typedef bw_cedar__maker maker;
 typedef const bw_cedar__expr *expr_ptr;
@@ -165,9 +165,9 @@ static bw_status read_list(maker *m, const bw_json *json, uint32_t depth, list *
 
 static bw_status read_var(maker *m, const bw_json *json, expr_ptr *out)
 {
-    static const char *const vars[] = {"principal", "action", "resource", "context"};
     for (uint8_t i = 0; i < 4; i++)
-        if (json->kind == BW_JSON_STRING && bw_str_eq(json->str, bw_str_c(vars[i]))) {
+        if (json->kind == BW_JSON_STRING &&
+            bw_str_eq(json->str, bw_str_c(bw_cedar__vars[i]))) {
             bw_cedar__expr *e;
             TRY(bw_cedar__node(m, BW_CEDAR__VAR, 0, 0, &e));
             e->which = i;
@@ -298,50 +298,28 @@ static bw_status read_record(maker *m, const bw_json *json, uint32_t depth,
     return unique ? BW_OK : bad(m, json, "a key is there twice");
 }
 
-/* The operators that have nothing but operands: {"arg"} or {"left", "right"}. */
+/* bw_cedar__operators: {"arg"} or {"left", "right"}. */
 static bw_status read_operator(maker *m, const bw_json *json, uint32_t depth,
                                bool *known, expr_ptr *out)
 {
-    static const struct {
-        const char *name;
-        bw_cedar__op op;
-        bool unary;
-    } table[] = {{"!", BW_CEDAR__NOT, true},
-                 {"neg", BW_CEDAR__NEG, true},
-                 {"isEmpty", BW_CEDAR__IS_EMPTY, true},
-                 {"==", BW_CEDAR__EQ, false},
-                 {"!=", BW_CEDAR__NE, false},
-                 {"<", BW_CEDAR__LT, false},
-                 {"<=", BW_CEDAR__LE, false},
-                 {">", BW_CEDAR__GT, false},
-                 {">=", BW_CEDAR__GE, false},
-                 {"in", BW_CEDAR__IN, false},
-                 {"&&", BW_CEDAR__AND, false},
-                 {"||", BW_CEDAR__OR, false},
-                 {"+", BW_CEDAR__ADD, false},
-                 {"-", BW_CEDAR__SUB, false},
-                 {"*", BW_CEDAR__MUL, false},
-                 {"contains", BW_CEDAR__CONTAINS, false},
-                 {"containsAll", BW_CEDAR__CONTAINS_ALL, false},
-                 {"containsAny", BW_CEDAR__CONTAINS_ANY, false},
-                 {"hasTag", BW_CEDAR__HAS_TAG, false},
-                 {"getTag", BW_CEDAR__GET_TAG, false}};
     static const char *const one[] = {"arg", NULL}, *const two[] = {"left", "right",
                                                                     NULL};
-    size_t i = 0;
-    while (i < sizeof table / sizeof *table &&
-           !bw_str_eq(json->key, bw_str_c(table[i].name)))
+    const uint32_t count = sizeof bw_cedar__operators / sizeof *bw_cedar__operators;
+    uint32_t i = 0;
+    while (i < count && !(bw_cedar__operators[i].name &&
+                          bw_str_eq(json->key, bw_str_c(bw_cedar__operators[i].name))))
         i++;
-    *known = i < sizeof table / sizeof *table;
+    *known = i < count;
     if (!*known)
         return BW_OK;
+    bool unary = bw_cedar__operators[i].n == 1;
     expr_ptr a, b = NULL;
     bw_cedar__expr *e;
-    TRY(object(m, json, table[i].unary ? one : two));
-    TRY(read_member(m, json, table[i].unary ? "arg" : "left", depth, &a));
-    if (!table[i].unary)
+    TRY(object(m, json, unary ? one : two));
+    TRY(read_member(m, json, unary ? "arg" : "left", depth, &a));
+    if (!unary)
         TRY(read_member(m, json, "right", depth, &b));
-    TRY(bw_cedar__node_of(m, table[i].op, 0, a, b, NULL, &e));
+    TRY(bw_cedar__node_of(m, (bw_cedar__op)i, 0, a, b, NULL, &e));
     *out = e;
     return BW_OK;
 }
@@ -456,6 +434,8 @@ static bw_status read_annotations(maker *m, const bw_json *json, bw_cedar__polic
         return BW_OK;
     if (json->kind != BW_JSON_OBJECT)
         return bad(m, json, "expected an object");
+    if (json->count > ANNOTATIONS_MAX)
+        return bad(m, json, "more than 256 annotations");
     bw_cedar__annotation *all = bw_arena_calloc(m->pool, json->count, sizeof *all);
     if (!all)
         return bw_fail_nomem(m->ctx);
@@ -556,6 +536,7 @@ static bw_status read_link(maker *m, bw_cedar_policies *set, const bw_json *json
     if (!values || values->kind != BW_JSON_OBJECT)
         return bad(m, json, "a link needs values");
     p = *from;
+    p.link_of = 1 + (uint32_t)(from - (const bw_cedar__policy *)all->items);
     TRY(string(m, json, "newId", &p.id));
     if (find(all, p.id))
         return bad(m, json, "the id of a link is in use");

@@ -3,7 +3,7 @@
 #include "trace.h"
 #include "code.h"
 #include "schema.h"
-#include "trace_text.h"
+#include "print.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 #include "types.h"
-#include "trace_text.h"
+#include "print.h"
 
 const bw_cedar__type *bw_cedar__type_of(uint8_t kind)
 {

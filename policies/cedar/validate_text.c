@@ -1,5 +1,5 @@
 /* What the validator says: findings with their place. */
-#include "trace_text.h"
+#include "print.h"
 #include "validate.h"
 
 enum { EXPR_MAX = 80, STRING_MAX = 60 };

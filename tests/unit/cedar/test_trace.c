@@ -125,7 +125,7 @@ static void test_trace__writes_expressions(void **state)
 {
     static const char *const same[] = {
         "context.s like \"te*x\"", "principal is User in Team::\"blue\"", "(if 1 == 1 then 1 else 2) == 3",
-        "(1 + 2) * 3 == 1 - (2 - 3)", "-principal.age == 3 + 4 * 5", "[1, \"a\\\"b\"] == {\"k\": 2}",
+        "(1 + 2) * 3 == 1 - (2 - 3)", "-principal.age == 3 + 4 * 5", "[1, \"a\\\"b\"] == {k: 2, \"in\": 3}",
         "(1 == 2) == true", "context.n has a.b || context.n has \"a b\"", "principal.getTag(\"role\") == \"x\"",
         "decimal(\"1.5\").lessThan(decimal(\"1.0\"))", "!context.set.isEmpty()",
     };
