@@ -372,7 +372,7 @@ static bw_status keep_row(const reading *r, int which, const bw_json *v, size_t 
     bw_map *index = r->m->index[which];
     char key[KEY_MAX];
     size_t len;
-    void *value;
+    void *value = NULL;
     if (v->kind != BW_JSON_OBJECT)
         return bad(r, v, "wants an object");
     bw_status st = row_key(r, t, v, key, &len);
