@@ -195,9 +195,12 @@ static bool has_condition(const rule *r)
 
 static bw_status one_rule(reading *x, const bw_json *v, rule *out)
 {
+    const char *place = bw_arena_printf(x->ctx, "/rules/%zu", x->r->nrules - 1);
+    if (!place)
+        return BW_ENOMEM;
     if (v->kind != BW_JSON_OBJECT)
         return bad(x, v, "wants an object");
-    out->shown.name = bw_str_c(bw_json_pointer(x->ctx, v));
+    out->shown.name = bw_str_c(place);
     for (const bw_json *m = v->child; m; m = m->next) {
         bw_status st = member(x, m, out);
         if (st != BW_OK)

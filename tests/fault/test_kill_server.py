@@ -41,7 +41,7 @@ class Writer:
     def make(self):
         """The next write: (method, path, body, state after it)."""
         after = dict(self.state)
-        kind = self.rng.randrange(4)
+        kind = self.rng.randrange(5)
         some = self.rng.sample(self.ids(), self.rng.randint(2, 9))
         if kind <= 1:
             points = []
@@ -49,16 +49,22 @@ class Writer:
                 gen = self.rng.getrandbits(40)
                 points.append({"id": i, "vector": [float(i), float(gen % 97), 1.0, 0.5],
                                "payload": {"gen": gen, "page_content": f"row {gen}", "_labels": CLASSES[i % 3]}})
-                after[i] = (gen, None, (float(i), float(gen % 97)))
+                after[i] = (gen, None, (float(i), float(gen % 97)), CLASSES[i % 3]["sensitivity"])
             return "PUT", f"{C}/points?wait=true", {"points": points}, after
         if kind == 2:
             for i in some:
                 after.pop(i, None)
             return "POST", f"{C}/points/delete?wait=true", {"points": some}, after
+        if kind == 3:  # out of three partitions into one
+            labels = self.rng.choice(CLASSES)
+            for i in some:
+                if i in after:
+                    after[i] = after[i][:3] + (labels["sensitivity"],)
+            return "POST", "/v1/relabel", {"collection": "k", "points": some, "labels": labels}, after
         mark = self.rng.getrandbits(30)
         for i in some:
             if i in after:
-                after[i] = (after[i][0], mark, after[i][2])
+                after[i] = (after[i][0], mark) + after[i][2:]
         return "POST", f"{C}/points/payload?wait=true", {"payload": {"mark": mark}, "points": some}, after
 
     def run(self):
@@ -85,7 +91,7 @@ class Writer:
             assert p["id"] not in got, f"point {p['id']} twice"
             v = p["vector"]
             assert p["payload"]["page_content"] == f"row {p['payload']['gen']}"
-            got[p["id"]] = (p["payload"]["gen"], p["payload"].get("mark"), (v[0], v[1]))
+            got[p["id"]] = (p["payload"]["gen"], p["payload"].get("mark"), (v[0], v[1]), p["_labels"]["sensitivity"])
         return got
 
 

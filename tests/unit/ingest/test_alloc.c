@@ -1,5 +1,6 @@
 /* Out of memory at every allocation of loading and chunking, inline and through the
- * child, and of a tokenizer: a right result or BW_ENOMEM, and nothing stays behind. */
+ * child, of a tokenizer, and of label rules read and followed: a right result or
+ * BW_ENOMEM, and nothing stays behind. */
 #include <setjmp.h>
 #include <stdio.h>
 
@@ -7,7 +8,9 @@
 
 #include "failing_alloc.h"
 #include "ingest/document.h"
+#include "ingest/rules.h"
 #include "ingest/wordpiece.h"
+#include "pack.h"
 
 typedef struct load_case {
     bw_media media;
@@ -88,12 +91,60 @@ static void wordpiece__survives_every_failed_allocation(void **state)
     assert_true(failing_sweep(tokenize, NULL, 1000) > 3);
 }
 
+static bw_catalogue *catalogue;
+
+static void follow_rules(void *arg)
+{
+    (void)arg;
+    static const char file[] =
+        "{\"rules\":[{\"match\":\"a*\",\"metadata\":{\"k\":\"v\"},\"labels\":{\"regimes\":"
+        "[\"gdpr\"],\"residency\":[\"EU\"],\"sensitivity\":1}},{\"text\":\"x+\",\"raise\":"
+        "{\"sensitivity\":3,\"categories\":[\"hr\"],\"residency\":[\"FR\"]}}],"
+        "\"detectors\":{\"email\":{\"labels\":[\"internal\"]}}}";
+    static const bw_rule_fact fact = {{"k", 1}, {"v", 1}};
+    const bw_rule_subject about = {.source = BW_STR("a.txt"), .metadata = &fact, .nmetadata = 1,
+                                   .has_text = true, .text = BW_STR("xx jane@example.org")};
+    long before = failing_live;
+    bw_ctx *ctx = bw_ctx_new(0);
+    bw_rules *r = NULL;
+    if (ctx) {
+        const bw_rule *rule = NULL;
+        bool later;
+        bw_labels l;
+        bw_raised raised;
+        bw_status st = bw_rules_new(ctx, BW_STR(file), BW_RULES_CELL, catalogue, &r);
+        if (st == BW_OK)
+            st = bw_rules_base(ctx, r, &about, &rule, &later);
+        if (st == BW_OK)
+            st = bw_labels_parse(ctx, catalogue, rule->labels, BW_STR("t"), &l);
+        if (st == BW_OK)
+            st = bw_rules_raise(ctx, r, catalogue, &about, &l, &raised);
+        if (st == BW_OK)
+            assert_true(l.sensitivity == 3 && l.categories.n == 2 && l.labels.n == 1 && raised.n == 2);
+        assert_int_equal(st, failing_hit ? BW_ENOMEM : BW_OK);
+    }
+    bw_rules_free(r);
+    bw_ctx_free(ctx);
+    assert_int_equal(failing_live, before);
+}
+
+static void rules__survive_every_failed_allocation(void **state)
+{
+    (void)state;
+    bw_ctx *ctx = bw_ctx_new(0);
+    catalogue = pack_catalogue(ctx, NULL);
+    assert_true(failing_sweep(follow_rules, NULL, 1000) > 10);
+    bw_catalogue_free(catalogue);
+    bw_ctx_free(ctx);
+}
+
 int main(void)
 {
     failing_set();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(document__survives_every_failed_allocation),
         cmocka_unit_test(wordpiece__survives_every_failed_allocation),
+        cmocka_unit_test(rules__survive_every_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
