@@ -2,8 +2,9 @@
 # The main job, end to end, on real input: installs what is missing, builds, starts a cell
 # in Paris, ingests a folder of documents (text, Markdown, HTML, PDF; English, French,
 # German) that carry different residency labels, asks the same question as three callers,
-# shows a write that the law forbids, the audit log, and unmodified LangChain and
-# LlamaIndex programs. Plain sh; asks nothing; can be run again; root or sudo.
+# shows a write that the law forbids, why and what would allow it, what another policy would
+# change, what nobody has looked into, where a workload may run, the audit log, and unmodified
+# LangChain and LlamaIndex programs. Plain sh; asks nothing; can be run again; root or sudo.
 #
 #   sh server/demo.sh              everything
 #   sh server/demo.sh --no-clients without the Python programs (saves their installation)
@@ -93,7 +94,8 @@ rc=0
 
 title "Again: nothing has changed, so nothing is written"
 "$bw" ingest tests/data/demo/documents --collection records --rules tests/data/demo/rules.json \
-    --url "$url" --key-file "$work/archivist.key" --purpose audit || rc=$?
+    --url "$url" --key-file "$work/archivist.key" --purpose audit >"$work/again" || rc=$?
+grep ' unchanged, ' "$work/again"
 
 question="How long are records kept?"
 ask() { # key, purpose
@@ -117,6 +119,34 @@ command -v curl >/dev/null 2>&1 || sh -c 'if [ "$(id -u)" = 0 ]; then apt-get in
 curl_key archivist -w '\nHTTP %{http_code}\n' -X POST "$url/v1/ingest" -d '{"collection": "records", "source": "zurich.txt",
   "text": "Ein Patientendossier aus Zürich.",
   "labels": {"regimes": ["fadp"], "residency": ["CH"], "sensitivity": 3, "categories": ["health"], "purposes": ["care"]}}'
+
+title "Why, and the smallest change that would allow it (found by search, verified by evaluating)"
+seq=$(curl_key admin "$url/v1/audit?limit=1&status=451" | sed 's/.*"seq":\([0-9]*\),"time".*/\1/')
+"$bw" explain --event "$seq" --url "$url" --key-file "$work/admin.key"
+
+title "Tomorrow's policy: checked, and what it would have changed in today's requests"
+"$bw" policy compose eu-baseline >"$work/tomorrow.cedar"
+cat >>"$work/tomorrow.cedar" <<'C'
+@id("bank-data-in-france")
+@source("rule of the house")
+@text("The bank's data is read by people who act from France.")
+forbid (principal, action == Bw::Action::"Query", resource)
+when { resource.categories.contains("financial") && principal.seat != Bw::Country::"FR" };
+C
+"$bw" policy check "$work/tomorrow.cedar"
+"$bw" policy replay "$work/tomorrow.cedar" --url "$url" --key-file "$work/admin.key"
+
+title "Put in force: the next request of karl-compliance finds the bank's papers no more"
+"$bw" policy put "$work/tomorrow.cedar" --url "$url" --key-file "$work/admin.key"
+ask karl compliance >/dev/null
+grep -E '^[0-9]+\.' "$work/answer"
+
+title "What nobody has looked into denies, and where your own fact would go (the first two gaps)"
+"$bw" catalogue gaps --data "$work/cell" --in EU >"$work/gaps" || [ $? = 3 ]
+sed -n 1,6p "$work/gaps"
+
+title "Where may a French hospital's search run, and for how much?"
+"$bw" place --profile tests/data/place/01-hospital-fr.json --overlay tests/data/place/01-hospital-fr.overlay.json --limit 3
 
 title "The audit log: every decision, chained by hashes"
 curl_key admin "$url/v1/audit?limit=500" >"$work/audit.json"
