@@ -78,6 +78,16 @@ static int near_cmp(const void *pa, const void *pb)
     return a->policy < b->policy ? -1 : a->policy > b->policy;
 }
 
+/* One policy of many: each may take as many steps as a whole decision. Fails in
+ * scratch. */
+static bw_status trace_next(bw_explaining *x, bw_cedar_trace *t, uint32_t policy,
+                            bw_cedar_reasons *out)
+{
+    bw_status st = bw_ctx_check(x->ctx);
+    return st == BW_OK ? bw_cedar_trace_policy(t, policy, out)
+                       : bw_fail(x->scratch, st, "%s", bw_ctx_message(x->ctx));
+}
+
 bw_status bw_explain__nearest(bw_explaining *x, bw_cedar_trace *t, size_t most,
                               bw_near *out, size_t *n, bool *all)
 {
@@ -91,7 +101,7 @@ bw_status bw_explain__nearest(bw_explaining *x, bw_cedar_trace *t, size_t most,
         bool shown = true;
         if (bw_cedar_policy_is_forbid(x->now.policies, i))
             continue;
-        bw_status st = bw_cedar_trace_policy(t, i, &r);
+        bw_status st = trace_next(x, t, i, &r);
         if (st == BW_OK && r.scope_fits && !x->ask->privileged)
             st = bw_cedar_policy_literals(x->scratch, x->now.policies, i,
                                           bw_explain__show, x, &shown);
@@ -223,7 +233,7 @@ static bw_status tell_checked(telling *t)
         bool shown = true;
         if (!bw_cedar_policy_is_forbid(x->now.policies, i))
             continue;
-        bw_status st = bw_cedar_trace_policy(t->trace, i, &r);
+        bw_status st = trace_next(x, t->trace, i, &r);
         if (st == BW_OK && r.scope_fits)
             st = bw_cedar_policy_literals(x->scratch, x->now.policies, i,
                                           bw_explain__show, x, &shown);

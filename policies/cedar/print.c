@@ -291,8 +291,23 @@ static void put_names(printer *p, expr_ptr e)
     }
 }
 
+bool bw_cedar__pattern_shown(const bw_cedar__pattern *pattern, bw_cedar_show show,
+                             void *user)
+{
+    bool all = true;
+    for (uint32_t i = 0; show && i < pattern->n && all; i++) {
+        bw_cedar_value run = bw_cedar__string(pattern->runs[i]);
+        all = pattern->runs[i].len == 0 || show(&run, user);
+    }
+    return all;
+}
+
 static void put_pattern(printer *p, const bw_cedar__pattern *pattern)
 {
+    if (!bw_cedar__pattern_shown(pattern, p->show, p->user)) {
+        put(p, " like \"...\"");
+        return;
+    }
     put(p, " like \"");
     for (uint32_t i = 0; i < pattern->n; i++) {
         put(p, i ? "*" : "");

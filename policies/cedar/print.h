@@ -30,6 +30,10 @@ void bw_cedar__put_expr(bw_buf *b, const bw_cedar__expr *e, size_t most,
                         bw_cedar_show show, void *user);
 void bw_cedar__put_string(bw_buf *b, bw_str s, size_t most); /* in quotes */
 
+/* Whether all text of a `like` pattern may be shown, each run as a string. */
+bool bw_cedar__pattern_shown(const bw_cedar__pattern *pattern, bw_cedar_show show,
+                             void *user);
+
 /* Of a decimal, datetime, duration or ip: its constructor, and the text in quotes that
  * this takes. */
 bw_cedar__fn bw_cedar__constructor(const bw_cedar_value *v);

@@ -80,6 +80,8 @@ static bool visit_literal(const bw_cedar__expr *e, void *user)
     looking *l = user;
     if (e->op == BW_CEDAR__VALUE)
         l->all = l->show(&e->u.value, l->user);
+    else if (e->op == BW_CEDAR__LIKE)
+        l->all = bw_cedar__pattern_shown(&e->u.pattern, l->show, l->user);
     return l->all;
 }
 
