@@ -7,7 +7,8 @@
 #include <stdio.h>
 
 static const char policy_usage[] =
-    "Usage: bailiwick policy check FILE [--data DIR | --config FILE] [--set name=value]\n"
+    "Usage: bailiwick policy check FILE [--level N] [--data DIR | --config FILE]\n"
+    "                             [--set name=value]\n"
     "       bailiwick policy test FILE… (its own --help)\n"
     "       bailiwick policy replay CANDIDATE.cedar (its own --help)\n"
     "       bailiwick policy put FILE --url URL --key-file FILE (its own --help)\n"
@@ -15,7 +16,8 @@ static const char policy_usage[] =
     "       bailiwick policy fmt FILE…, bailiwick policy json FILE, bailiwick policy "
     "from-json FILE\n"
     "       (their own --help)\n"
-    "check: FILE is a policy set that this cell would accept.\n"
+    "check: FILE is a policy set that this cell would accept. --level N: and no policy\n"
+    "  looks into more than N entities one after the other.\n"
     "test: asks a policy set the questions of test files and compares the answers.\n"
     "replay: what a set would have changed in the requests of the log.\n"
     "put: makes a set the running cell's.\n"
@@ -55,9 +57,10 @@ void bw_policy_bench_close(bw_policy_bench *b)
 }
 
 /* Prints every finding of validation, a line each; BW_EINVALID when one is an error. */
-static bw_status print_findings(bw_ctx *ctx, bw_str schema_text, bw_str text,
+static bw_status print_findings(bw_ctx *ctx, bw_str schema_text, bw_str text, int level,
                                 const char *file)
 {
+    const bw_cedar_validate_options options = {.level = level};
     bw_cedar_policies *p = NULL;
     bw_cedar_schema *schema = NULL;
     bw_cedar_validation v;
@@ -65,7 +68,7 @@ static bw_status print_findings(bw_ctx *ctx, bw_str schema_text, bw_str text,
     if (s == BW_OK)
         s = bw_cedar_policies_parse(ctx, text, &p);
     if (s == BW_OK)
-        s = bw_cedar_policies_validate(ctx, p, schema, NULL, &v);
+        s = bw_cedar_policies_validate(ctx, p, schema, &options, &v);
     for (size_t i = 0; s == BW_OK && i < v.nfindings; i++) {
         const char *line = bw_cedar_finding_text(ctx, p, &v.findings[i]);
         (void)printf("%s: %s\n", file, line ? line : "out of memory");
@@ -79,6 +82,16 @@ static bw_status print_findings(bw_ctx *ctx, bw_str schema_text, bw_str text,
     return s;
 }
 
+/* Words taken from argv[i] on: 0 = none. One digit: no schema of ours chains more. */
+static int take_level(int argc, char **argv, int i, int *level)
+{
+    if (strcmp(argv[i], "--level") != 0 || i + 1 >= argc || argv[i + 1][0] < '0' ||
+        argv[i + 1][0] > '9' || argv[i + 1][1])
+        return 0;
+    *level = argv[i + 1][0] - '0';
+    return 2;
+}
+
 static int policy_check(int argc, char **argv)
 {
     bw_cli_settings set = {0};
@@ -86,8 +99,11 @@ static int policy_check(int argc, char **argv)
     bw_config c;
     bw_str text;
     const char *file = NULL;
+    int level = -1;
     for (int i = 1; i < argc;) {
         int n = bw_cli_setting(&set, argc, argv, i);
+        if (n == 0)
+            n = take_level(argc, argv, i, &level);
         if (n == 0 && argv[i][0] != '-' && !file) {
             file = argv[i];
             n = 1;
@@ -105,7 +121,7 @@ static int policy_check(int argc, char **argv)
     if (s == BW_OK)
         s = bw_file_read(ctx, file, BW_POLICIES_BYTES_MAX, &text);
     if (s == BW_OK)
-        s = print_findings(ctx, b.pack.schema, text, file);
+        s = print_findings(ctx, b.pack.schema, text, level, file);
     if (s == BW_OK)
         s = bw_policy_bench_try(ctx, &b, text);
     if (s == BW_OK)

@@ -384,6 +384,12 @@ def test_policy__check(tmp_path):
     bad.write_text('permit(principal, action, resource) when { false };')
     r = run("policy", "check", bad)
     assert r.returncode == 0 and ": warning: " in r.stdout and "accepted" in r.stdout
+    good.write_text('@id("far") permit(principal, action == Bw::Action::"Query", resource)\n'
+                    'when { context.at.operator.seat == principal.seat };')
+    assert run("policy", "check", good, "--level", "2").returncode == 0
+    r = run("policy", "check", "--level", "1", good)
+    assert r.returncode == 1 and "far, 2:" in r.stdout and "level 1" in r.stdout, r.stdout
+    assert run("policy", "check", good, "--level", "-1").returncode == 2
 
 
 def test_process__is_not_dumpable():
