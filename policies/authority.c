@@ -143,9 +143,47 @@ bw_status bw_rules__build(bw_ctx *ctx, const bw_authority *a, bw_str policies,
     return BW_OK;
 }
 
+static bool is_one_of(bw_str s, const char *const *words)
+{
+    while (*words && !bw_str_eq(s, bw_str_c(*words)))
+        words++;
+    return *words != NULL;
+}
+
+/* Facts that an operator may state: countries and zones are the catalogue's, which asks
+ * a source of each; principals, classes and collections come with the question, and
+ * would be stated in vain. A member that nobody reads is refused, since a misspelt one
+ * would take a fact away. */
+static bw_status operators_own(bw_ctx *ctx, const bw_json *entity, bool supposed)
+{
+    static const char *const members[] = {"uid", "attrs", "parents", "tags", NULL},
+                             *const types[] = {"Bw::LegalEntity", "Bw::Tenant",
+                                               "Bw::Node", NULL},
+                             *const naming[] = {"type", "id", NULL};
+    for (const bw_json *m = entity->child; m; m = m->next)
+        if (!is_one_of(m->key, members))
+            return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, m),
+                              "unknown member");
+    const bw_json *uid = bw_json_get(entity, "uid"),
+                  *inner = bw_json_get(uid, "__entity");
+    const bw_json *name = inner ? inner : uid, *type = bw_json_get(name, "type");
+    if (inner && uid->count != 1)
+        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, uid),
+                          "unknown member");
+    for (const bw_json *m = name->child; m; m = m->next)
+        if (!is_one_of(m->key, naming))
+            return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, m),
+                              "unknown member");
+    if (!supposed && !is_one_of(type->str, types))
+        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, uid),
+                          "only legal entities, tenants and nodes are stated here; "
+                          "countries and zones are the catalogue's");
+    return BW_OK;
+}
+
 /* The operator's list, which must be sound by itself: an error points into it. */
-static bw_status operator_entities(bw_ctx *ctx, const bw_cedar_schema *schema,
-                                   bw_str entities, bw_str *elements)
+static bw_status operator_entities(bw_ctx *ctx, const bw_authority *a, bw_str entities,
+                                   bw_str *elements)
 {
     bw_json *v;
     bw_cedar_entities *alone;
@@ -157,10 +195,14 @@ static bw_status operator_entities(bw_ctx *ctx, const bw_cedar_schema *schema,
         return st;
     if (!bw_json_is_array(v))
         return bw_fail(ctx, BW_EINVALID, "entities: expected a list");
-    st = bw_cedar_entities_parse(ctx, v, schema, &alone);
+    st = bw_cedar_entities_parse(ctx, v, a->schema, &alone);
     if (st != BW_OK)
         return st;
     bw_cedar_entities_free(alone);
+    for (const bw_json *e = v->child; e && st == BW_OK; e = e->next)
+        st = operators_own(ctx, e, a->supposed);
+    if (st != BW_OK)
+        return st;
     if (v->count)
         *elements = (bw_str){v->raw.ptr + 1, v->raw.len - 2};
     return BW_OK;
@@ -219,7 +261,7 @@ bw_status bw_rule_facts__build(bw_ctx *ctx, const bw_authority *a, bw_str entiti
                                bw_rule_facts **out)
 {
     bw_str elements;
-    bw_status st = operator_entities(ctx, a->schema, entities, &elements);
+    bw_status st = operator_entities(ctx, a, entities, &elements);
     if (st != BW_OK)
         return st;
     bw_rule_facts *f = bw_calloc(1, sizeof *f);
@@ -284,6 +326,7 @@ static bw_status authority_fill(bw_ctx *ctx, bw_authority *a,
     bw_rules *s;
     a->catalogue = o->catalogue;
     a->cedar_errors = o->cedar_errors;
+    a->supposed = o->supposed;
     a->mem = bw_ctx_new(0);
     a->answers = bw_answers__new(ANSWERS_BYTES_MAX);
     a->classes = bw_answers__new(CLASSES_BYTES_MAX);

@@ -40,7 +40,7 @@ struct bw_authority {
     const bw_catalogue *catalogue;
     bw_ctx *mem; /* owns the place's copy */
     bw_place at;
-    bool cedar_errors;
+    bool cedar_errors, supposed;
     bw_cedar_schema *schema;
     bw_answers *answers; /* decisions and permitted sets */
     bw_answers *classes; /* prepared entities, by class id; of no version */

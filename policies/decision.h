@@ -41,6 +41,8 @@ typedef struct bw_authority_options {
     bw_place at;      /* this cell; copied */
     bool cedar_errors; /* Cedar's own rules: a forbid that errors is skipped, nothing is validated. For
                         * `policy test` alone */
+    bool supposed; /* entities may be of every type, such as a country that no catalogue has: for
+                    * questions of what if; never what a cell is started with */
 } bw_authority_options;
 
 BW_MUST_USE bw_status bw_authority_new(bw_ctx *ctx, const bw_authority_options *o, bw_authority **out);

@@ -259,7 +259,8 @@ static bw_status authority_of(test_file *t)
                               .entities = entities,
                               .catalogue = t->catalogue,
                               .at = t->cell,
-                              .cedar_errors = t->o->cedar_errors};
+                              .cedar_errors = t->o->cedar_errors,
+                              .supposed = true};
     s = bw_authority_new(t->ctx, &a, &t->authority);
     if (s == BW_OK)
         s = bw_cedar_policies_parse(t->ctx, policies, &parsed);

@@ -37,7 +37,8 @@ static bw_status build(replay_run *r, bw_str policies, const bw_facts *f, replay
                               .policies = policies,
                               .entities = f->entities,
                               .catalogue = u->catalogue,
-                              .at = f->cell};
+                              .at = f->cell,
+                              .supposed = true};
     if (s == BW_OK)
         s = bw_authority_new(r->ctx, &o, &u->authority);
     if (s == BW_OK)

@@ -225,6 +225,15 @@ def test_classes__that_come_and_go_are_seen_at_once(cell):
     client.close()
 
 
+def stated(kind, name, attrs=None, parents=()):
+    return {"uid": {"type": "Bw::" + kind, "id": name}, "attrs": attrs or {}, "parents": [{"type": "Bw::Zone", "id": p} for p in parents]}
+
+
+def country(code):
+    return stated("Country", code, {"adequacyCerts": {"gdpr": [], "uk-gdpr": [], "fadp": []}, "localisation": "none-known",
+                                    "foreignAccess": "domestic"}, ["EU"])
+
+
 def test_entities__are_replaced_whole_or_not_at_all(cell):
     first = cell.get("/v1/entities").json()
     assert first["entities"] == []
@@ -241,6 +250,16 @@ def test_entities__are_replaced_whole_or_not_at_all(cell):
             ({"entities": bad}, 422, "/entities/1/attrs"),
             ({"entities": SEAT + [{"uid": {"type": "Nope", "id": "b"}, "attrs": {}, "parents": []}]}, 422, "/entities/1"),
             ({"entities": [1]}, 422, "/entities/0"),
+            # Countries and zones are the catalogue's: stated here they would lie where nobody looked.
+            ({"entities": SEAT + [country("ZZ")]}, 422, "/entities/1/uid"),
+            ({"entities": [country("QX")]}, 422, "/entities/0/uid"),
+            ({"entities": [stated("Zone", "mine", parents=["EU"])]}, 422, "/entities/0/uid"),
+            ({"entities": [stated("Role", "reader")]}, 422, "/entities/0/uid"),
+            ({"entities": [stated("Collection", "acme/docs", {"tenant": {"type": "Bw::Tenant", "id": "acme"}, "name": "docs"})]}, 422, "/entities/0/uid"),
+            # A misspelt member would take a fact away unseen.
+            ({"entities": [dict(SEAT[0], atrs={})]}, 422, "/entities/0/atrs"),
+            ({"entities": [dict(SEAT[0], uid=dict(SEAT[0]["uid"], more="x"))]}, 422, "/entities/0/uid/more"),
+            ({"entities": [dict(SEAT[0], uid={"__entity": SEAT[0]["uid"], "more": 1})]}, 422, "/entities/0/uid"),
             ({"entities": {}}, 400, "/entities"),
             ({"entities": [], "if_digest": first["digest"]}, 409, "/if_digest"),
             ({"entities": [], "more": 1}, 400, "/more"),
