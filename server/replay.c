@@ -189,9 +189,10 @@ static bw_status run_all(replay_run *r, picking *p)
 bw_status replay_run_open(replay_run *r)
 {
     r->mem = bw_ctx_new(MEM_BYTES);
+    r->sets = bw_ctx_new(MEM_BYTES);
     bw_map **maps[] = {&r->memo,         &r->rows,      &r->reasons,
                        &r->by_principal, &r->by_action, &r->by_class};
-    bool made = r->mem != NULL;
+    bool made = r->mem && r->sets;
     for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
         made = (*maps[i] = bw_map_new()) != NULL && made;
     return made ? BW_OK : bw_fail_nomem(r->ctx);
@@ -205,6 +206,7 @@ void replay_run_close(replay_run *r)
     for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
         bw_map_free(maps[i]);
     bw_register_book_free(r->book);
+    bw_ctx_free(r->sets);
     bw_ctx_free(r->mem);
 }
 

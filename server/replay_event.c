@@ -10,6 +10,8 @@
 #include "v1.h"
 #include <sodium.h>
 
+enum { MEMO_SETS_MAX = 1 << 16, MEMO_BYTES_MAX = 256 << 20 };
+
 #define DIFFERS "the recorded rules decide otherwise than the log says"
 
 typedef struct set_turns { /* what came of one set; kept for equal ones */
@@ -148,12 +150,12 @@ static bw_status keep_turn(replay_run *r, set_turns *out, bw_authority *a,
 {
     bw_decision d;
     replay_turn *t = &out->turns[out->nturns];
-    bw_class_id *copy = bw_arena_alloc(r->mem, sizeof *copy);
+    bw_class_id *copy = bw_arena_alloc(r->sets, sizeof *copy);
     bw_status s = bw_decide_class(r->ctx, a, q, id, text, &d);
     if (s != BW_OK)
         return s;
-    if (!copy || replay_join(r->mem, d.policies, d.npolicies, &t->policies) != BW_OK ||
-        replay_join(r->mem, d.errors, d.nerrors, &t->errors) != BW_OK)
+    if (!copy || replay_join(r->sets, d.policies, d.npolicies, &t->policies) != BW_OK ||
+        replay_join(r->sets, d.errors, d.nerrors, &t->errors) != BW_OK)
         return nomem(r);
     *copy = *id;
     t->action = q->action;
@@ -182,7 +184,7 @@ static bw_status set_compare(replay_run *r, const replay_rules *cand, const bw_q
     }
     if (s != BW_OK || turns == 0)
         return s;
-    out->turns = bw_arena_calloc(r->mem, turns, sizeof *out->turns);
+    out->turns = bw_arena_calloc(r->sets, turns, sizeof *out->turns);
     if (!out->turns)
         return nomem(r);
     for (size_t i = 0; i < sq->n && s == BW_OK; i++)
@@ -274,26 +276,42 @@ static bw_status set_note(replay_run *r, replay_event *e, const set_turns *t)
     return s;
 }
 
+/* Full memory forgets: equal questions are then asked again. */
+static bw_status memo_trim(replay_run *r)
+{
+    if (bw_map_count(r->memo) < MEMO_SETS_MAX && bw_arena_used(r->sets) < MEMO_BYTES_MAX)
+        return BW_OK;
+    bw_map_free(r->memo);
+    bw_ctx_reset(r->sets);
+    r->memo = bw_map_new();
+    return r->memo ? BW_OK : nomem(r);
+}
+
 static bw_status permit_run(replay_run *r, replay_event *e, const bw_json *p)
 {
     bw_buf key = {0};
     bool named = bw_json_get(p, "named") != NULL, timed = false;
-    set_turns *t = NULL;
-    bw_status s = named ? BW_OK : memo_key(r, e, p, &key);
+    bw_status s = memo_trim(r);
+    if (s == BW_OK && !named)
+        s = memo_key(r, e, p, &key);
     uint64_t *slot = s == BW_OK && !named ? bw_map_get(r->memo, key.ptr, key.len) : NULL;
-    if (slot)
-        t = (set_turns *)(uintptr_t)*slot;
-    if (s == BW_OK && !t) {
-        t = bw_arena_calloc(r->mem, 1, sizeof *t);
-        s = t ? set_run(r, e, p, t, &timed) : nomem(r);
-        if (s == BW_OK && !named && !timed) {
-            slot = bw_map_put(r->memo, key.ptr, key.len, NULL);
-            if (slot)
-                *slot = (uint64_t)(uintptr_t)t;
-        }
+    if (s != BW_OK || slot) {
+        bw_buf_clear(&key);
+        return s == BW_OK ? set_note(r, e, (const set_turns *)(uintptr_t)*slot) : s;
     }
+    bw_arena_mark mark = bw_arena_mark_get(r->sets);
+    set_turns *t = bw_arena_calloc(r->sets, 1, sizeof *t);
+    s = t ? set_run(r, e, p, t, &timed) : nomem(r);
+    if (s == BW_OK)
+        s = set_note(r, e, t);
+    if (s == BW_OK && !named && !timed)
+        slot = bw_map_put(r->memo, key.ptr, key.len, NULL);
+    if (slot)
+        *slot = (uint64_t)(uintptr_t)t;
+    else /* asked for this event only */
+        bw_arena_release(r->sets, mark);
     bw_buf_clear(&key);
-    return s == BW_OK ? set_note(r, e, t) : s;
+    return s;
 }
 
 /* ---- single decisions ---- */

@@ -39,7 +39,8 @@ typedef struct replay_event { /* one request of the log */
 
 typedef struct replay_run {
     bw_ctx *ctx; /* scratch, released after each event */
-    bw_ctx *mem; /* rows, memo, texts */
+    bw_ctx *mem; /* rows, reasons, rules */
+    bw_ctx *sets; /* what the memo points to */
     const bw_replay_options *o;
     bool candidate;
     bw_register_book *book;
