@@ -29,7 +29,6 @@
  * Crash: at most the last line is torn, and it was answered to nobody. Open cuts it and
  * records the cut. Lock order: lock, then sync_lock. */
 #include "audit.h"
-#include "../ingest/rules.h"
 #include "audit_file.h"
 #include "files.h"
 #include <errno.h>
@@ -37,11 +36,9 @@
 #include <pthread.h>
 #include <sodium.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-enum { RESERVE_MIN = 4 << 20, RESERVE_STEP = 16 << 20 };
+enum { RESERVE_MIN = 4 << 20, RESERVE_STEP = 16 << 20, QUERY_BYTES_MAX = 64 << 20 };
 
 struct bw_audit {
     /* immutable */
@@ -63,344 +60,6 @@ struct bw_audit {
     uint64_t synced;
     _Atomic uint64_t written; /* release after the write, acquire by the leader */
 };
-
-/* ---- the record as JSON ---- */
-
-void bw_audit_record_init(bw_audit_record *a, bw_ctx *ctx, const char *event)
-{
-    memset(a, 0, sizeof *a);
-    a->ctx = ctx;
-    a->event = event;
-}
-
-void bw_audit_record_clear(bw_audit_record *a)
-{
-    bw_buf_clear(&a->ids);
-}
-
-void bw_audit_add_permit(bw_audit_record *a, bw_action action, const uint8_t digest[16],
-                         size_t n, const uint8_t *list, size_t named)
-{
-    static const uint8_t none[BW_LIST_DIGEST];
-    const uint8_t *of = list ? list : none;
-    for (size_t i = 0; i < a->npermits; i++)
-        if (a->permits[i].action == action && a->permits[i].named == named &&
-            memcmp(a->permits[i].list, of, BW_LIST_DIGEST) == 0 &&
-            memcmp(a->permits[i].digest, digest, 16) == 0)
-            return;
-    if (a->npermits ==
-        BW_AUDIT_PERMITS_MAX) { /* /v1/classes asks for each collection's */
-        unsigned char link[16 + 1 + 16];
-        memcpy(link, a->more_digest, 16);
-        link[16] = (unsigned char)action;
-        memcpy(link + 17, digest, 16);
-        bw_require(crypto_generichash(a->more_digest, 16, link, sizeof link, NULL, 0) ==
-                   0);
-        a->more_permits++;
-        return;
-    }
-    a->permits[a->npermits].action = action;
-    memcpy(a->permits[a->npermits].digest, digest, 16);
-    memcpy(a->permits[a->npermits].list, of, BW_LIST_DIGEST);
-    a->permits[a->npermits].has_list = list != NULL;
-    a->permits[a->npermits].named = (uint32_t)named;
-    a->permits[a->npermits++].n = (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX);
-}
-
-/* "a, b" in the arena; "" when there are none, or no memory. */
-static bw_str joined(bw_ctx *ctx, const bw_str *names, size_t n)
-{
-    bw_buf b = {0};
-    bw_str kept = BW_STR("");
-    for (size_t i = 0; i < n; i++) {
-        bw_buf_puts(&b, i ? ", " : "");
-        bw_buf_str(&b, names[i]);
-    }
-    if (b.failed || bw_arena_str(ctx, bw_buf_view(&b), &kept) != BW_OK)
-        kept = BW_STR("");
-    bw_buf_clear(&b);
-    return kept;
-}
-
-void bw_audit_add_decision(bw_audit_record *a, bw_action action,
-                           const bw_audit_subject *about, const bw_decision *d)
-{
-    bw_audit_decision *to = NULL;
-    if (d->allow && a->nallowed < BW_AUDIT_ALLOWED_MAX)
-        to = &a->allowed[a->nallowed++];
-    else if (d->allow)
-        a->more_allowed++;
-    else if (a->ndenials < BW_AUDIT_DENIALS_MAX)
-        to = &a->denials[a->ndenials++]; /* the first ones name the cause */
-    if (!to)
-        return;
-    *to = (bw_audit_decision){action, *about, BW_STR(""), BW_STR("")};
-    if (about->class_id) {
-        bw_class_id *id = bw_arena_alloc(a->ctx, sizeof *id);
-        if (id)
-            *id = *about->class_id;
-        to->about.class_id = id;
-    }
-    if (!d->allow)
-        to->policies = joined(a->ctx, d->policies, d->npolicies);
-    to->errors = joined(a->ctx, d->errors, d->nerrors);
-}
-
-void bw_audit_add_id(bw_audit_record *a, const bw_point_id *id,
-                     const bw_class_id *class_id)
-{
-    char hex[BW_CLASS_TEXT + 1];
-    if (!a)
-        return;
-    if (!a->ids_hash) {
-        size_t want = crypto_generichash_statebytes();
-        char *p = bw_arena_alloc(a->ctx, want + 64);
-        if (!p)
-            return; /* memory is out: the request fails on its own */
-        a->ids_hash = p + (64 - ((uintptr_t)p & 63)) % 64;
-        bw_require(crypto_generichash_init(a->ids_hash, NULL, 0, 16) == 0);
-    }
-    bw_require(crypto_generichash_update(
-                   a->ids_hash, (const unsigned char *)class_id->bytes, 32) == 0);
-    bw_require(crypto_generichash_update(a->ids_hash, (const unsigned char *)id,
-                                         sizeof *id) == 0);
-    if (a->nids < BW_AUDIT_IDS_MAX) {
-        if (a->nids == 0 || bw_class_id_cmp(class_id, &a->ids_class) != 0) {
-            bw_class_id_hex(class_id, hex);
-            bw_buf_printf(&a->ids, "%s{\"class\":\"%s\",\"ids\":[",
-                          a->nids ? "]}," : "", hex);
-            a->ids_class = *class_id;
-        }
-        bw_json_sep(&a->ids);
-        bw_json_put_point_id(&a->ids, id);
-    }
-    a->nids++;
-}
-
-/* A string that a client chose: cut at a character's end, made valid UTF-8 by dropping
- * what is not. Control characters are escaped by the JSON writer. */
-static void put_text(bw_buf *b, const char *name, bw_str s)
-{
-    if (!s.ptr || s.len == 0)
-        return;
-    size_t n = s.len < BW_AUDIT_TEXT_MAX ? s.len : BW_AUDIT_TEXT_MAX;
-    while (n > 0 && n < s.len && ((unsigned char)s.ptr[n] & 0xC0) == 0x80)
-        n--;
-    bw_json_put_key(b, name);
-    if (bw_utf8_valid(s.ptr, n)) {
-        bw_json_put_str(b, (bw_str){s.ptr, n});
-        return;
-    }
-    bw_buf_putc(b, '"');
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)s.ptr[i];
-        if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\')
-            bw_buf_putc(b, (char)c);
-        else
-            bw_buf_printf(b, "\\\\x%02x", c); /* reads back as \xNN */
-    }
-    bw_buf_putc(b, '"');
-}
-
-static void put_permits(bw_buf *b, const bw_audit_record *r)
-{
-    char hex[2 * BW_LIST_DIGEST + 1];
-    if (r->npermits > 0) {
-        bw_json_put_key(b, "permitted");
-        bw_buf_putc(b, '[');
-        for (size_t i = 0; i < r->npermits; i++) {
-            sodium_bin2hex(hex, sizeof hex, r->permits[i].digest, 16);
-            bw_buf_printf(b, "%s{\"action\":\"%s\",\"set\":\"%s\",\"classes\":%u",
-                          i ? "," : "", bw_action_name(r->permits[i].action), hex,
-                          r->permits[i].n);
-            sodium_bin2hex(hex, sizeof hex, r->permits[i].list, BW_LIST_DIGEST);
-            if (r->permits[i].has_list)
-                bw_buf_printf(b, ",\"of\":\"%s\"", hex);
-            if (r->permits[i].named > 0)
-                bw_buf_printf(b, ",\"named\":%u", r->permits[i].named);
-            bw_buf_putc(b, '}');
-        }
-        bw_buf_putc(b, ']');
-    }
-    if (r->more_permits > 0) {
-        sodium_bin2hex(hex, sizeof hex, r->more_digest, 16);
-        bw_buf_printf(b, ",\"permitted_more\":{\"sets\":%llu,\"digest\":\"%s\"}",
-                      (unsigned long long)r->more_permits, hex);
-    }
-}
-
-static void put_class(bw_buf *b, const bw_class_id *id)
-{
-    char hex[BW_CLASS_TEXT + 1];
-    bw_class_id_hex(id, hex);
-    bw_buf_printf(b, "\"%s\"", hex);
-}
-
-static void put_decision(bw_buf *b, const bw_audit_decision *d, bool denied)
-{
-    bw_json_sep(b);
-    bw_buf_printf(b, "{\"action\":\"%s\"", bw_action_name(d->action));
-    if (d->about.class_id) {
-        bw_buf_puts(b, ",\"class\":");
-        put_class(b, d->about.class_id);
-    } else if (d->about.kind && strcmp(d->about.kind, "Collection") == 0) {
-        bw_json_put_key(b, "on"); /* even "": a list of collections is asked so */
-        bw_json_put_str(b, d->about.name);
-    } else if (d->about.kind) {
-        bw_buf_puts(b, ",\"cell\":true");
-    }
-    if (d->about.labels.len > 0) {
-        bw_json_put_key(b, "labels");
-        bw_buf_str(b, d->about.labels);
-    }
-    if (d->about.no_purpose)
-        bw_buf_puts(b, ",\"purpose\":\"\"");
-    if (denied) {
-        bw_json_put_key(b, "policies");
-        bw_json_put_str(b, d->policies);
-    }
-    if (d->errors.len > 0) {
-        bw_json_put_key(b, "errors");
-        bw_json_put_str(b, d->errors);
-    }
-    bw_buf_putc(b, '}');
-}
-
-static void put_decisions(bw_buf *b, const bw_audit_record *r)
-{
-    put_permits(b, r);
-    if (r->nnamed > 0) {
-        bw_json_put_key(b, "named");
-        bw_buf_putc(b, '[');
-        for (size_t i = 0; i < r->nnamed; i++) {
-            bw_json_sep(b);
-            put_class(b, &r->named[i]);
-        }
-        bw_buf_putc(b, ']');
-    }
-    if (r->nallowed > 0) {
-        bw_json_put_key(b, "allowed");
-        bw_buf_putc(b, '[');
-        for (size_t i = 0; i < r->nallowed; i++)
-            put_decision(b, &r->allowed[i], false);
-        bw_buf_putc(b, ']');
-    }
-    if (r->more_allowed > 0) {
-        bw_json_put_key(b, "allowed_more");
-        bw_json_put_u64(b, r->more_allowed);
-    }
-    if (r->ndenials > 0) {
-        bw_json_put_key(b, "denied");
-        bw_buf_putc(b, '[');
-        for (size_t i = 0; i < r->ndenials; i++)
-            put_decision(b, &r->denials[i], true);
-        bw_buf_putc(b, ']');
-    }
-}
-
-static void put_words(bw_buf *b, const char *name, const bw_str *words, size_t n)
-{
-    bw_json_put_key(b, name);
-    bw_buf_putc(b, '[');
-    for (size_t i = 0; i < n; i++) {
-        bw_json_sep(b);
-        bw_json_put_str(b, words[i]);
-    }
-    bw_buf_putc(b, ']');
-}
-
-/* What the key proved when it was used: a record may be replaced later. */
-static void put_who(bw_buf *b, const bw_principal *p)
-{
-    bw_json_put_key(b, "seat");
-    bw_json_put_str(b, p->seat);
-    bw_json_put_key(b, "clearance");
-    bw_json_put_u64(b, p->clearance);
-    put_words(b, "roles", p->roles, p->nroles);
-}
-
-static void put_labelling(bw_buf *b, const bw_audit_record *r)
-{
-    uint32_t any = 0;
-    for (int k = 0; k < BW_DETECT_COUNT; k++)
-        any |= r->found[k];
-    if (r->labelled.len > 0) {
-        bw_json_put_key(b, "labelled");
-        bw_buf_str(b, r->labelled);
-    }
-    if (r->relabelled.len > 0) {
-        bw_json_put_key(b, "relabelled");
-        bw_buf_str(b, r->relabelled);
-    }
-    if (any) {
-        bw_json_put_key(b, "found");
-        bw_detected_put(r->found, b);
-    }
-}
-
-static void put_members(bw_buf *b, const bw_audit_record *r)
-{
-    bw_json_put_key(b, "event");
-    bw_json_put_str(b, bw_str_c(r->event));
-    if (r->request_id) {
-        bw_buf_printf(b, ",\"request\":\"%016llx\"", (unsigned long long)r->request_id);
-    }
-    put_text(b, "key", r->key_id);
-    put_text(b, "principal", r->principal);
-    put_text(b, "tenant", r->tenant);
-    if (r->who && strcmp(r->event, "begin") != 0) /* its request event says it */
-        put_who(b, r->who);
-    put_text(b, "method", r->method);
-    if (r->pattern)
-        put_text(b, "route", bw_str_c(r->pattern));
-    else
-        put_text(b, "path", r->path);
-    put_text(b, "collection", r->collection);
-    if (r->action)
-        put_text(b, "action", bw_str_c(r->action));
-    put_text(b, "purpose", r->purpose);
-    if (r->nsafeguards > 0)
-        put_words(b, "safeguards", r->safeguards, r->nsafeguards);
-    put_decisions(b, r);
-    put_labelling(b, r);
-    if (r->policy_version) {
-        bw_json_put_key(b, "policy_version");
-        bw_json_put_u64(b, r->policy_version);
-    }
-    if (r->policy_version_end != 0 && r->policy_version_end != r->policy_version) {
-        bw_json_put_key(b, "policy_version_end");
-        bw_json_put_u64(b, r->policy_version_end);
-    }
-    put_text(b, "policies", r->policy_digest);
-    put_text(b, "facts", r->facts_digest);
-    put_text(b, "policies_end", r->policy_digest_end);
-    put_text(b, "facts_end", r->facts_digest_end);
-    put_text(b, "catalogue", r->catalogue_version);
-    if (r->status) {
-        bw_json_put_key(b, "status");
-        bw_json_put_u64(b, (uint64_t)r->status);
-    }
-    if (r->folded > 1) {
-        bw_json_put_key(b, "times");
-        bw_json_put_u64(b, r->folded);
-    }
-    if (r->nids > 0) {
-        unsigned char digest[16];
-        char hex[33];
-        crypto_generichash_state state;
-        memcpy(&state, r->ids_hash, crypto_generichash_statebytes());
-        bw_require(crypto_generichash_final(&state, digest, sizeof digest) == 0);
-        sodium_bin2hex(hex, sizeof hex, digest, sizeof digest);
-        bw_json_put_key(b, "returned");
-        bw_json_put_u64(b, r->nids);
-        bw_json_put_key(b, "returned_digest");
-        bw_json_put_str(b, bw_str_c(hex));
-        bw_json_put_key(b, "ids");
-        bw_buf_putc(b, '[');
-        bw_buf_str(b, bw_buf_view(&r->ids));
-        bw_buf_puts(b, "]}]");
-    }
-}
 
 /* ---- writing ---- */
 
@@ -558,7 +217,7 @@ bw_status bw_audit_write(bw_ctx *ctx, bw_audit *a, const bw_audit_record *r, boo
 {
     bw_buf members = {0};
     uint64_t seq = 0;
-    put_members(&members, r);
+    bw_audit__put_members(&members, r);
     bw_status s =
         members.failed || r->ids.failed ? bw_fail_nomem(ctx) : bw_audit_ready(ctx, a);
     if (s == BW_OK) {
@@ -708,12 +367,17 @@ static bool member_is(const bw_json *o, const char *name, bw_str want)
     return !want.ptr || (v && v->kind == BW_JSON_STRING && bw_str_eq(v->str, want));
 }
 
+static bool filters(const bw_audit_filter *f)
+{
+    return f->principal.ptr || f->key.ptr || f->action.ptr || f->collection.ptr ||
+           f->event.ptr || f->status != 0;
+}
+
 static bool matches(bw_ctx *ctx, bw_str line, const bw_audit_filter *f)
 {
     bw_json *o;
     uint64_t status = 0;
-    if (!f->principal.ptr && !f->key.ptr && !f->action.ptr && !f->collection.ptr &&
-        !f->event.ptr && f->status == 0)
+    if (!filters(f))
         return true;
     if (bw_json_parse(ctx, line,
                       (bw_json_limits){.depth_max = 8, .bytes_max = BW_AUDIT_LINE_MAX},
@@ -743,7 +407,7 @@ static bool query_line(bw_ctx *ctx, void *arg, uint64_t seq, bw_str line)
         return true;
     if (seq > w->upto)
         return false;
-    if (w->found == w->f->limit || w->looked > (uint64_t)64 << 20) {
+    if (w->found == w->f->limit || w->looked > QUERY_BYTES_MAX) {
         w->next = seq - 1;
         return false;
     }
@@ -758,22 +422,76 @@ static bool query_line(bw_ctx *ctx, void *arg, uint64_t seq, bw_str line)
     return true;
 }
 
+typedef struct last_walk { /* numbers of the newest matches of one file, in a ring */
+    const query_walk *w;
+    uint64_t *seqs, looked;
+    size_t want, n;
+} last_walk;
+
+static bool last_line(bw_ctx *ctx, void *arg, uint64_t seq, bw_str line)
+{
+    last_walk *l = arg;
+    if (seq > l->w->upto)
+        return false;
+    l->looked += line.len;
+    bw_arena_mark mark = bw_arena_mark_get(ctx);
+    if (matches(ctx, line, l->w->f))
+        l->seqs[l->n++ % l->want] = seq;
+    bw_arena_release(ctx, mark);
+    return true;
+}
+
+/* Where the last `limit` matches begin: whole files from the newest back, until they are
+ * found or a call's worth of bytes was looked at. */
+static bw_status query_last(bw_ctx *ctx, const bw_audit *a, uint64_t file, query_walk *w)
+{
+    size_t left = w->f->limit;
+    last_walk l = {.w = w, .seqs = bw_arena_calloc(ctx, left, sizeof *l.seqs)};
+    bw_status s = l.seqs ? BW_OK : bw_fail_nomem(ctx);
+    for (; s == BW_OK && file > 0 && left > 0 && l.looked < QUERY_BYTES_MAX; file--) {
+        bool go_on = true;
+        l.want = left;
+        l.n = 0;
+        s = bw_audit__walk(ctx, a->dir, file, last_line, &l, &go_on);
+        if (l.n > 0)
+            w->after = l.seqs[l.n < left ? 0 : l.n % left] - 1;
+        left -= l.n < left ? l.n : left;
+    }
+    return s;
+}
+
+static uint64_t file_of(bw_audit *a, uint64_t seq, uint64_t last)
+{
+    uint64_t file = 1;
+    bw_require(pthread_mutex_lock(&a->lock) == 0);
+    size_t n = a->nfirsts - (size_t)(a->file - last); /* files of when the query began */
+    for (size_t i = 0; i < n; i++)
+        if (a->firsts[i] <= seq)
+            file = last - (n - 1 - i);
+    bw_require(pthread_mutex_unlock(&a->lock) == 0);
+    return file;
+}
+
 bw_status bw_audit_query(bw_ctx *ctx, bw_audit *a, const bw_audit_filter *f,
                          bw_buf *out, uint64_t *next)
 {
     query_walk w = {.f = f, .out = out};
-    uint64_t file = 1, last;
-    bw_require(pthread_mutex_lock(&a->lock) == 0);
-    w.upto = a->seq;
-    w.after = f->has_after ? f->after : (a->seq > f->limit ? a->seq - f->limit : 0);
-    last = a->file;
-    for (size_t i = 0; i < a->nfirsts; i++)
-        if (a->firsts[i] <= w.after + 1)
-            file = last - (a->nfirsts - 1 - i);
-    bw_require(pthread_mutex_unlock(&a->lock) == 0);
     bw_status s = BW_OK;
     bool go_on = true;
-    for (; file <= last && go_on && s == BW_OK; file++)
+    bw_require(pthread_mutex_lock(&a->lock) == 0);
+    uint64_t last = a->file;
+    w.upto = a->seq;
+    bw_require(pthread_mutex_unlock(&a->lock) == 0);
+    if (f->has_after)
+        w.after = f->after;
+    else if (!filters(f))
+        w.after = w.upto > f->limit ? w.upto - f->limit : 0;
+    else {
+        w.after = w.upto;
+        s = query_last(ctx, a, last, &w);
+    }
+    for (uint64_t file = file_of(a, w.after < UINT64_MAX ? w.after + 1 : w.after, last);
+         file <= last && go_on && s == BW_OK; file++)
         s = bw_audit__walk(ctx, a->dir, file, query_line, &w, &go_on);
     *next = w.next;
     return s;

@@ -103,13 +103,14 @@ void bw_audit_head(bw_audit *a, uint64_t *seq, uint8_t hash[BW_AUDIT_HASH]);
 
 typedef struct bw_audit_filter {
     uint64_t after; /* events with a greater number; */
-    bool has_after; /* false: the last `limit` events */
+    bool has_after; /* false: the last `limit` that match */
     uint32_t limit; /* 1 … 1,000 */
     bw_str principal, key, action, collection, event; /* none = any */
     int status;                                       /* 0 = any */
 } bw_audit_filter;
 /* The matching lines as members of a JSON list; *next is the number to go on after, or
- * 0 at the end. One call looks through 64 MiB at most. */
+ * 0 at the end. One call looks through 64 MiB at most; the last ones are looked for in
+ * whole files from the newest back, up to the same. */
 BW_MUST_USE bw_status bw_audit_query(bw_ctx *ctx, bw_audit *a, const bw_audit_filter *f,
                                      bw_buf *out, uint64_t *next);
 

@@ -1,4 +1,5 @@
-/* Reading the audit log's files: shared by recovery, query and the offline verifier.
+/* Reading the audit log's files, shared by recovery, query and the offline verifier; and
+ * what audit_record.c writes.
  * Private to audit*.c. */
 #ifndef BW_AUDIT_FILE_H
 #define BW_AUDIT_FILE_H
@@ -29,4 +30,6 @@ BW_MUST_USE bw_status bw_audit__scan_file(bw_ctx *ctx, const char *dir, uint64_t
 typedef bool (*bw_audit__line_fn)(bw_ctx *ctx, void *arg, uint64_t seq, bw_str line);
 BW_MUST_USE bw_status bw_audit__walk(bw_ctx *ctx, const char *dir, uint64_t number,
                                      bw_audit__line_fn fn, void *arg, bool *go_on);
+/* A record's members, without braces. audit_record.c */
+void bw_audit__put_members(bw_buf *b, const bw_audit_record *r);
 #endif

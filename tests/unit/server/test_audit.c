@@ -294,6 +294,17 @@ static void test_audit_query__filters_and_pages(void **state)
                      BW_OK);
     assert_int_equal(list->count, 5);
     assert_int_equal(bw_json_get(list->child, "seq")->mag, 26);
+    /* the last seven of hers, out of three files: not hers among the last seven */
+    filter = (bw_audit_filter){.limit = 7, .principal = BW_STR("ana")};
+    bw_buf_clear(&b);
+    bw_buf_putc(&b, '[');
+    assert_int_equal(bw_audit_query(f->ctx, a, &filter, &b, &next), BW_OK);
+    bw_buf_putc(&b, ']');
+    assert_int_equal(bw_json_parse(f->ctx, bw_buf_view(&b), BW_JSON_REQUEST, &list),
+                     BW_OK);
+    assert_int_equal(list->count, 7);
+    assert_in_range(bw_json_get(list->child, "seq")->mag, 17, 18);
+    assert_int_equal(next, 0);
     bw_buf_clear(&b);
     bw_audit_close(a);
 }
