@@ -4,12 +4,15 @@ import http.client
 import json
 import os
 import random
+import re
 import shutil
 import threading
 import time
 
 import pytest
-from cell import Cell
+from cell import SOURCE, Cell
+
+MODEL = os.environ.get("BW_MODEL", os.path.join(os.environ.get("BW_DEPS", os.path.expanduser("~/.cache/bailiwick")), "model"))
 
 LABELS = {"regimes": ["gdpr"], "residency": ["EEA"], "sensitivity": 1, "categories": [], "labels": [],
           "purposes": ["payroll"], "legal_hold": False}
@@ -162,6 +165,68 @@ def made(cell):
     for who in ("ana", "ana", "ana", "boss"):
         assert cell.post("/collections/docs/points/query", {"query": [1, 1], "limit": 3}, key=k[who]).status == 200
     return k
+
+
+def all_routes():
+    """(method, path, handler) of every row of the tables, out of their sources: a new route is driven too."""
+    found = []
+    for name in ("qdrant_routes.c", "v1_routes.c", "v1_ingest.c"):
+        with open(os.path.join(SOURCE, "server", name), encoding="utf-8") as f:
+            found += re.findall(r'[({]\s*"(GET|POST|PUT|PATCH|DELETE)",\s*"(/[^"]*)",\s*(\w+)', f.read())
+    return sorted(found, key=lambda r: (["PUT", "PATCH", "POST", "GET", "DELETE"].index(r[0]), -len(r[1]) * (r[0] == "DELETE"), r))
+
+
+def route_body(method, pattern, text):
+    group = {"group_by": "n", "limit": 2, "group_size": 1}
+    point, ids = {"id": 5, "vector": [1, 1], "payload": {"n": 1}}, {"points": [1]}
+    who = {"principal": "new", "tenant": "acme", "seat": "FR", "clearance": 0, "roles": []}
+    c, p = "/collections/{}", "/collections/{}/points"
+    bodies = {
+        ("POST", "/collections/aliases"): {"actions": [{"create_alias": {"alias_name": "b", "collection_name": "docs"}}]},
+        ("PUT", c): {"vectors": {"size": 2, "distance": "Dot"}}, ("PATCH", c): {"params": {}},
+        ("PUT", c + "/index"): {"field_name": "n", "field_schema": "integer"}, ("POST", c + "/facet"): {"key": "n"},
+        ("PUT", p): {"points": [point]}, ("POST", p): {"ids": [1]}, ("POST", p + "/delete"): {"points": [78]},
+        ("POST", p + "/batch"): {"operations": [{"upsert": {"points": [point]}}, {"delete": {"points": [79]}}]},
+        ("PUT", p + "/vectors"): {"points": [{"id": 5, "vector": [1, 2]}]}, ("POST", p + "/vectors/delete"): dict(ids, vector=[""]),
+        ("POST", p + "/payload/delete"): dict(ids, keys=["m"]), ("POST", p + "/payload/clear"): {"points": [5]},
+        ("POST", p + "/payload"): dict(ids, payload={"m": 1}), ("PUT", p + "/payload"): dict(ids, payload={"m": 1}),
+        ("POST", p + "/recommend"): {"positive": [1], "limit": 2}, ("POST", p + "/search"): {"vector": [1, 1], "limit": 3},
+        ("POST", p + "/recommend/batch"): {"searches": [{"positive": [1], "limit": 2}]},
+        ("POST", p + "/recommend/groups"): dict(group, positive=[1]), ("POST", p + "/query/groups"): dict(group, query=[1, 1]),
+        ("POST", p + "/search/groups"): dict(group, vector=[1, 1]), ("POST", p + "/query/batch"): {"searches": [{"query": [1, 1]}]},
+        ("POST", p + "/search/batch"): {"searches": [{"vector": [1, 1], "limit": 3}]}, ("POST", p + "/query"): {"query": [1, 1]},
+        ("POST", "/v1/ingest"): {"collection": "read", "text": "A text.", "source": "a.txt", "create": True},
+        ("POST", "/v1/query"): {"collection": "read", "query": "x"}, ("PUT", "/v1/collections/{}"): {"labels": LABELS},
+        ("POST", "/v1/authorize"): {"action": "Query", "labels": SECRET}, ("POST", "/v1/explain"): {"action": "Query", "labels": SECRET},
+        ("POST", "/v1/explain/result"): {"collection": "docs"}, ("PUT", "/v1/entities"): {"entities": company("FR")},
+        ("POST", "/v1/policies/dry-run"): {"requests": [{"principal": who, "action": "Query", "labels": SECRET}]},
+        ("POST", "/v1/policies/replay"): {"policies": text, "last": 5}, ("PUT", "/v1/policies"): {"policies": text}, ("POST", "/v1/keys"): who}
+    return None if method == "GET" else bodies.get((method, pattern), {})
+
+
+def test_self__reproduces_every_route():
+    """Each route by who may all, some and little: what decides is in the log so that it can be decided again."""
+    with Cell(dev=False, country="FR", operator="eucloud", model=MODEL) as c:
+        every_route(c)
+
+
+def every_route(cell):
+    ana = made(cell)["ana"]
+    raj = cell.key_add("raj", "acme", roles=["reader"], clearance=0, seat="IN", purposes=["payroll"])
+    limited = BASE + '@id("in") forbid (principal, action, resource is Bw::DataClass) when { principal.seat == Bw::Country::"IN" };\n'
+    put_policies(cell, limited)
+    best = {}
+    for method, pattern, handler in all_routes():
+        for key in (raj, cell.admin_key, ana):
+            path = pattern.replace("{}", "docs", 1).replace("{}", "n" if "/index/" in pattern else "1")
+            r = cell.call(method, path, route_body(method, pattern, limited), key=key)
+            assert r.status < 500, (method, path, r)
+            if handler not in ("bw_qdrant_not_served", "bw_qdrant_single_node"):
+                best[method, pattern] = min(r.status, best.get((method, pattern), 999))
+    report = itself(cell)
+    assert (report["not_reproduced"], report["not_in_log"]) == (0, 0), report["reasons"]
+    missed = {k for k, status in best.items() if status >= 400}
+    assert missed == {("DELETE", "/v1/keys/{}")}, missed  # no key of that name
 
 
 def test_candidate__turns_exactly_what_it_must(cell):
@@ -500,5 +565,8 @@ def test_walk__check_test_replay_put_explain(cell, tmp_path):
     r = run("explain", "Query", "--url", cell.url, "--key-file", ana, "--label", "regimes=gdpr", "--label", "residency=EEA",
             "--label", "sensitivity=5", "--label", "purposes=analysis")
     assert "no-secrets" in r.stdout, r.stdout + r.stderr
+    for command in ("check", "test", "replay", "put", "packs", "compose"):
+        r = run("policy", command, "--nope")
+        assert r.returncode == 2 and r.stderr.startswith("bailiwick policy %s: --nope " % command), r.stderr
     for words in ([], ["x", "--nope"], ["x", "y"]):
         assert run("policy", "put", *words).returncode == 2

@@ -7,9 +7,11 @@
 
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -262,13 +264,41 @@ static void test_register_list__fails_as_a_whole(void **state)
     assert_true(book_has(f, 0xf));
 }
 
+/* A full disk (a limit of the file's size stands for it) at each byte of the write: an error, nothing half
+ * written, and recorded as soon as there is room. */
+static void test_register__full_disk_changes_nothing(void **state)
+{
+    fixture *f = *state;
+    struct rlimit old, small;
+    bw_register *r;
+    bw_class_id ids[NTEXTS];
+    uint8_t digest[BW_LIST_DIGEST];
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_true(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+    assert_int_equal(bw_register_open(f->ctx, f->dir, &r), BW_OK);
+    put(f, r, 1, 1, 7);
+    bw_str before = file_text(f);
+    size_t n = list_of(f, 0xf, ids);
+    for (size_t room = 0; room < 200; room += 19) {
+        small = (struct rlimit){before.len + room, old.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        assert_int_not_equal(bw_register_list(f->ctx, r, 1, 2, ids, n, text, f, digest), BW_OK);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+        assert_true(bw_str_eq(file_text(f), before));
+        put(f, r, 1, 1, 7); /* what is written can be named */
+    }
+    put(f, r, 1, 2, 0xf);
+    bw_register_close(r);
+    assert_true(book_has(f, 7) && book_has(f, 0xf));
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(test_register_list__is_found_again),      T(test_register_list__grows_by_differences),
         T(test_register__cuts_a_torn_line_and_goes_on), T(test_register_read__believes_nothing),
-        T(test_register_list__fails_as_a_whole),
+        T(test_register_list__fails_as_a_whole), T(test_register__full_disk_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
