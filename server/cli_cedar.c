@@ -30,9 +30,9 @@ typedef struct fmt {
 } fmt;
 
 /* On stderr, with what it is about. */
-static void say_failure(bw_ctx *ctx, const char *word, const char *file)
+static void say_failure(bw_ctx *ctx, const char *command, const char *file)
 {
-    (void)fprintf(stderr, "bailiwick policy %s: %s: %s%s%s\n", word, file,
+    (void)fprintf(stderr, "bailiwick %s: %s: %s%s%s\n", command, file,
                   bw_ctx_pointer(ctx), bw_ctx_pointer(ctx)[0] ? ": " : "",
                   bw_ctx_message(ctx));
 }
@@ -66,7 +66,7 @@ static void fmt_file(fmt *f, const char *file)
     if (s != BW_OK) {
         f->failed++;
         if (ctx)
-            say_failure(ctx, "fmt", file);
+            say_failure(ctx, "policy fmt", file);
     }
     bw_buf_clear(&b);
     bw_ctx_free(ctx);
@@ -94,14 +94,14 @@ int bw_cli_policy_fmt(int argc, char **argv)
 
 int bw_cli_policy_form(int argc, char **argv)
 {
-    bool to_json = strcmp(argv[0], "json") == 0;
+    bool to_json = strcmp(argv[0], "policy json") == 0;
     bw_cedar_policies *p = NULL;
     bw_buf b = {0};
     bw_str text;
     if (bw_cli_help(argc, argv))
         return bw_cli_say(form_usage, sizeof form_usage - 1);
     if (argc < 2)
-        return bw_cli_missing(to_json ? "policy json" : "policy from-json", "FILE is",
+        return bw_cli_missing(argv[0], "FILE is",
                               form_usage);
     if (argc > 2 || argv[1][0] == '-')
         return bw_cli_wrong(argc, argv, argc > 2 ? 2 : 1, 0, form_usage);

@@ -125,7 +125,7 @@ int bw_cli_packs(int argc, char **argv)
     static names wanted;
     bw_cli_settings set = {0};
     bw_buf b = {0};
-    bool list = strcmp(argv[0], "packs") == 0;
+    bool list = strcmp(argv[0], "policy packs") == 0;
     wanted.n = 0;
     if (bw_cli_help(argc, argv))
         return bw_cli_say(packs_usage, sizeof packs_usage - 1);

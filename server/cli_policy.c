@@ -113,7 +113,7 @@ static int policy_check(int argc, char **argv)
         i += n;
     }
     if (!file)
-        return bw_cli_missing("policy", "FILE is", policy_usage);
+        return bw_cli_missing("policy check", "FILE is", policy_usage);
     bw_ctx *ctx = bw_ctx_new(0);
     bw_status s = ctx && sodium_init() >= 0 ? bw_cli_config(ctx, &set, &c) : BW_ENOMEM;
     if (s == BW_OK)
@@ -126,7 +126,7 @@ static int policy_check(int argc, char **argv)
         s = bw_policy_bench_try(ctx, &b, text);
     if (s == BW_OK)
         (void)printf("%s: accepted\n", file);
-    int code = s == BW_OK ? 0 : bw_cli_fail(ctx, "policy");
+    int code = s == BW_OK ? 0 : bw_cli_fail(ctx, "policy check");
     bw_policy_bench_close(&b);
     bw_ctx_free(ctx);
     return code;
@@ -134,20 +134,24 @@ static int policy_check(int argc, char **argv)
 
 int bw_cli_policy(int argc, char **argv)
 {
-    static const struct {
-        const char *word;
+    static struct {
+        char name[20]; /* what its messages begin with */
         int (*run)(int argc, char **argv);
-    } words[] = {{"check", policy_check},
-                 {"test", bw_cli_policy_test},
-                 {"replay", bw_cli_policy_replay},
-                 {"put", bw_cli_policy_put},
-                 {"packs", bw_cli_packs}, {"compose", bw_cli_packs},
-                 {"fmt", bw_cli_policy_fmt}, {"json", bw_cli_policy_form},
-                 {"from-json", bw_cli_policy_form}};
+    } words[] = {{"policy check", policy_check},
+                 {"policy test", bw_cli_policy_test},
+                 {"policy replay", bw_cli_policy_replay},
+                 {"policy put", bw_cli_policy_put},
+                 {"policy packs", bw_cli_packs},
+                 {"policy compose", bw_cli_packs},
+                 {"policy fmt", bw_cli_policy_fmt},
+                 {"policy json", bw_cli_policy_form},
+                 {"policy from-json", bw_cli_policy_form}};
     for (size_t i = 0; argc > 1 && i < sizeof words / sizeof words[0]; i++)
-        if (strcmp(argv[1], words[i].word) == 0 &&
-            !(words[i].run == policy_check && bw_cli_help(argc, argv)))
+        if (strcmp(argv[1], words[i].name + sizeof "policy") == 0 &&
+            !(words[i].run == policy_check && bw_cli_help(argc, argv))) {
+            argv[1] = words[i].name;
             return words[i].run(argc - 1, argv + 1);
+        }
     return bw_cli_help(argc, argv) ? bw_cli_say(policy_usage, sizeof policy_usage - 1)
                                    : bw_cli_usage(policy_usage);
 }

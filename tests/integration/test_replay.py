@@ -196,7 +196,8 @@ def route_body(method, pattern, text):
         ("POST", p + "/search/groups"): dict(group, vector=[1, 1]), ("POST", p + "/query/batch"): {"searches": [{"query": [1, 1]}]},
         ("POST", p + "/search/batch"): {"searches": [{"vector": [1, 1], "limit": 3}]}, ("POST", p + "/query"): {"query": [1, 1]},
         ("POST", "/v1/ingest"): {"collection": "read", "text": "A text.", "source": "a.txt", "create": True},
-        ("POST", "/v1/query"): {"collection": "read", "query": "x"}, ("PUT", "/v1/collections/{}"): {"labels": LABELS},
+        ("POST", "/v1/query"): {"collection": "read", "query": "x"},
+        ("POST", "/v1/relabel"): {"collection": "docs", "points": [5], "labels": SECRET}, ("PUT", "/v1/collections/{}"): {"labels": LABELS},
         ("POST", "/v1/authorize"): {"action": "Query", "labels": SECRET}, ("POST", "/v1/explain"): {"action": "Query", "labels": SECRET},
         ("POST", "/v1/explain/result"): {"collection": "docs"}, ("PUT", "/v1/entities"): {"entities": company("FR")},
         ("POST", "/v1/policies/dry-run"): {"requests": [{"principal": who, "action": "Query", "labels": SECRET}]},
@@ -565,7 +566,7 @@ def test_walk__check_test_replay_put_explain(cell, tmp_path):
     r = run("explain", "Query", "--url", cell.url, "--key-file", ana, "--label", "regimes=gdpr", "--label", "residency=EEA",
             "--label", "sensitivity=5", "--label", "purposes=analysis")
     assert "no-secrets" in r.stdout, r.stdout + r.stderr
-    for command in ("check", "test", "replay", "put", "packs", "compose"):
+    for command in ("check", "test", "replay", "put", "packs", "compose", "fmt"):
         r = run("policy", command, "--nope")
         assert r.returncode == 2 and r.stderr.startswith("bailiwick policy %s: --nope " % command), r.stderr
     for words in ([], ["x", "--nope"], ["x", "y"]):
