@@ -6,7 +6,7 @@
 #   sh tests/run.sh --nightly   full counts, longer fuzzing, the benchmark, the other Debian in a chroot
 #   sh tests/run.sh --quick     the debug build and its tests only
 #
-# BW_SEED      seed of the random tests (default: 1; every random test prints its own)
+# BW_SEED      seed of the random tests (default: 1, against the reference Cedar engine the time; each prints its own)
 # BW_FUZZ_S    seconds for each fuzz target
 # BW_OTHER=0   leaves the other Debian out of --nightly
 # Ends with ctest's own summary.
@@ -21,8 +21,9 @@ for a; do
     esac
 done
 : "${BW_DEPS:=${XDG_CACHE_HOME:-$HOME/.cache}/bailiwick}"
+: "${BW_CEDAR_SEED:=${BW_SEED:-$(date +%s)}}" # against the reference engine: fresh each time, printed
 : "${BW_SEED:=1}"
-export BW_DEPS BW_SEED
+export BW_DEPS BW_SEED BW_CEDAR_SEED
 if [ $mode = nightly ]; then
     export BW_NIGHTLY=1
     : "${BW_FUZZ_S:=60}"
