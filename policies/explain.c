@@ -78,14 +78,24 @@ static int near_cmp(const void *pa, const void *pb)
     return a->policy < b->policy ? -1 : a->policy > b->policy;
 }
 
-/* One policy of many: each may take as many steps as a whole decision. Fails in
- * scratch. */
-static bw_status trace_next(bw_explaining *x, bw_cedar_trace *t, uint32_t policy,
-                            bw_cedar_reasons *out)
+/* One policy of many: how it comes out, and whether the asker may see all its names (of
+ * one whose scope fits). Each may take as many steps as a whole decision. Nothing stays
+ * in scratch but a message. */
+static bw_status glance(bw_explaining *x, bw_cedar_trace *t, uint32_t policy,
+                        bw_cedar_reasons *r, bool *shown)
 {
     bw_status st = bw_ctx_check(x->ctx);
-    return st == BW_OK ? bw_cedar_trace_policy(t, policy, out)
-                       : bw_fail(x->scratch, st, "%s", bw_ctx_message(x->ctx));
+    *shown = true;
+    if (st != BW_OK)
+        return bw_ctx_take_error(x->scratch, x->ctx, st);
+    st = bw_cedar_trace_outcome(t, policy, r);
+    if (st != BW_OK || !r->scope_fits || x->ask->privileged)
+        return st;
+    bw_arena_mark mark = bw_arena_mark_get(x->scratch);
+    st = bw_cedar_policy_literals(x->scratch, x->now.policies, policy, bw_explain__show,
+                                  x, shown);
+    bw_arena_release(x->scratch, mark);
+    return st;
 }
 
 bw_status bw_explain__nearest(bw_explaining *x, bw_cedar_trace *t, size_t most,
@@ -98,13 +108,10 @@ bw_status bw_explain__nearest(bw_explaining *x, bw_cedar_trace *t, size_t most,
     *all = count <= LOOKED_AT_MAX;
     for (uint32_t i = 0; i < count && i < LOOKED_AT_MAX; i++) {
         bw_cedar_reasons r;
-        bool shown = true;
+        bool shown;
         if (bw_cedar_policy_is_forbid(x->now.policies, i))
             continue;
-        bw_status st = trace_next(x, t, i, &r);
-        if (st == BW_OK && r.scope_fits && !x->ask->privileged)
-            st = bw_cedar_policy_literals(x->scratch, x->now.policies, i,
-                                          bw_explain__show, x, &shown);
+        bw_status st = glance(x, t, i, &r, &shown);
         if (st != BW_OK)
             return st;
         if (r.scope_fits && shown && r.satisfied != BW_CEDAR_TRUE)
@@ -187,14 +194,13 @@ static bw_status annotation(bw_explaining *x, uint32_t policy, const char *key,
                : BW_OK;
 }
 
-static bw_status tell(telling *t, uint32_t policy, const char *why,
-                      const bw_cedar_reasons *known)
+static bw_status tell(telling *t, uint32_t policy, const char *why)
 {
     bw_cedar_reasons r;
     bw_explained_policy *p = &t->list[t->n];
     if (t->n == BW_EXPLAIN_POLICIES_MAX)
         return BW_OK;
-    bw_status st = known ? BW_OK : bw_cedar_trace_policy(t->trace, policy, &r);
+    bw_status st = bw_cedar_trace_policy(t->trace, policy, &r);
     if (st != BW_OK)
         return bw_ctx_take_error(t->x->ctx, t->x->scratch, st);
     *p = (bw_explained_policy){
@@ -205,7 +211,7 @@ static bw_status tell(telling *t, uint32_t policy, const char *why,
     if (st == BW_OK)
         st = annotation(t->x, policy, "text", &p->text);
     if (st == BW_OK)
-        st = tell_parts(t->x, known ? known : &r, p);
+        st = tell_parts(t->x, &r, p);
     t->n += st == BW_OK;
     return st;
 }
@@ -219,7 +225,7 @@ static bw_status tell_nearest(telling *t)
     if (st != BW_OK)
         return bw_ctx_take_error(t->x->ctx, t->x->scratch, st);
     for (size_t i = 0; i < n && st == BW_OK; i++)
-        st = tell(t, near[i].policy, "nearest", NULL);
+        st = tell(t, near[i].policy, "nearest");
     return st;
 }
 
@@ -230,21 +236,23 @@ static bw_status tell_checked(telling *t)
     size_t count = bw_cedar_policies_count(x->now.policies);
     for (uint32_t i = 0; i < count && i < LOOKED_AT_MAX; i++) {
         bw_cedar_reasons r;
-        bool shown = true;
+        bool shown;
         if (!bw_cedar_policy_is_forbid(x->now.policies, i))
             continue;
-        bw_status st = trace_next(x, t->trace, i, &r);
-        if (st == BW_OK && r.scope_fits)
-            st = bw_cedar_policy_literals(x->scratch, x->now.policies, i,
-                                          bw_explain__show, x, &shown);
+        bw_status st = glance(x, t->trace, i, &r, &shown);
         if (st != BW_OK)
             return bw_ctx_take_error(x->ctx, x->scratch, st);
         if (r.scope_fits && shown && r.satisfied == BW_CEDAR_FALSE)
-            st = tell(t, i, "checked", &r);
+            st = tell(t, i, "checked");
         if (st != BW_OK)
             return st;
     }
     return BW_OK;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return bw_str_cmp(*(const bw_str *)a, *(const bw_str *)b);
 }
 
 static bw_status names(bw_explaining *x, const uint32_t *index, size_t n, bool forbids,
@@ -256,12 +264,8 @@ static bw_status names(bw_explaining *x, const uint32_t *index, size_t n, bool f
     for (size_t i = 0; i < n && st == BW_OK; i++)
         if (!forbids || bw_cedar_policy_is_forbid(x->now.policies, index[i]))
             st = bw_arena_str(x->ctx, x->now.names[index[i]], &list[count++]);
-    for (size_t i = 1; i < count; i++) /* few: by name, as decisions have them */
-        for (size_t k = i; k > 0 && bw_str_cmp(list[k - 1], list[k]) > 0; k--) {
-            bw_str t = list[k];
-            list[k] = list[k - 1];
-            list[k - 1] = t;
-        }
+    if (count)
+        qsort(list, count, sizeof *list, by_bytes); /* as decisions have them */
     *out = list;
     *nout = count;
     return st;
@@ -298,9 +302,9 @@ static bw_status tell_all(bw_explaining *x, const bw_asked *asked, bw_explanatio
         return st;
     for (size_t i = 0; i < a->nreasons && st == BW_OK; i++)
         if (a->allow == asked->allow)
-            st = tell(&t, a->reasons[i], "determining", NULL);
+            st = tell(&t, a->reasons[i], "determining");
     for (size_t i = 0; i < a->nerrors && st == BW_OK; i++)
-        st = tell(&t, a->errors[i], "error", NULL);
+        st = tell(&t, a->errors[i], "error");
     if (st == BW_OK && !a->allow && a->nreasons == 0)
         st = tell_nearest(&t);
     if (st == BW_OK && asked->allow)

@@ -74,9 +74,7 @@ typedef struct bw_change_set {
     uint32_t n;
 } bw_change_set;
 
-/* Who can make a change: "caller" (claims or chooses it), "operator" (of a place),
- * "administrator" (of keys), "controller" (of the data). */
-typedef struct bw_explain_ask {
+typedef struct bw_explain_ask { /* borrowed */
     const bw_question *q;
     bw_str label_text; /* canonical; none: kind ("Collection", "Node"), tenant, name */
     const char *kind;
@@ -115,13 +113,17 @@ typedef struct bw_explanation { /* in ctx's arena */
     const bw_explained_policy *policies;
     size_t npolicies;
     const bw_change_set *sets; /* each turns the denial; none has a part that does */
-    const char *const *who;    /* by set and change: who[i * BW_EXPLAIN_CHANGES_CAP + k] */
+    /* Who can make change k of set i, at [i * BW_EXPLAIN_CHANGES_CAP + k]: "caller" (claims or
+     * chooses it), "operator" (of a place), "administrator" (of keys), "controller" (of the data). */
+    const char *const *who;
     size_t nsets;
     uint32_t tried, changes_max;
     bool complete; /* every candidate of up to changes_max (or the found) size was tried, and no
                       permit had to be left out */
 } bw_explanation;
 
+/* BW_EUNAVAILABLE: the reasons take more steps than a decision may; BW_ETIMEOUT, BW_ENOMEM: no
+ * half of an explanation. What cannot be decided is BW_OK, and a denial that says so. */
 BW_MUST_USE bw_status bw_explain(bw_ctx *ctx, bw_authority *a, const bw_explain_ask *ask,
                                  bw_explanation *out);
 /* As members of a JSON object: decision, policies, errors, because, changes, search. */

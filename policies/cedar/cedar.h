@@ -56,8 +56,8 @@ typedef struct bw_cedar_validate_options { /* NULL: the defaults */
 typedef struct bw_cedar_finding {
     uint32_t policy;       /* index */
     bool warning;          /* a policy set with warnings alone is valid */
-    size_t offset;       /* into the set's text */
-    size_t line, column; /* the same from 1, in characters; 0: the policy came as JSON */
+    size_t offset;         /* into the set's text */
+    size_t line, column;   /* the same from 1, in characters; 0: the policy came as JSON */
     bw_cedar_uid action;   /* the request environment; empty: the finding holds in all */
     bw_str principal, resource; /* its entity types */
     bw_str message;        /* names the expression, the types found and wanted */

@@ -450,6 +450,23 @@ bw_status bw_cedar_trace_policy(bw_cedar_trace *t, uint32_t policy,
     return BW_OK;
 }
 
+bw_status bw_cedar_trace_outcome(bw_cedar_trace *t, uint32_t policy,
+                                 bw_cedar_reasons *out)
+{
+    bw_arena_mark mark = bw_arena_mark_get(t->run.ctx);
+    bw_cedar_value *stack = t->run.stack;
+    uint32_t cap = t->stack_cap;
+    bw_status st = bw_cedar_trace_policy(t, policy, out);
+    t->run.stack = stack; /* a larger one lies behind the mark */
+    t->stack_cap = cap;
+    bw_arena_release(t->run.ctx, mark);
+    if (st == BW_OK) {
+        out->parts = NULL;
+        out->nparts = 0;
+    }
+    return st;
+}
+
 /* ---- values from outside ---- */
 
 bw_cedar_look bw_cedar_value_look(const bw_cedar_value *v)

@@ -75,6 +75,9 @@ BW_MUST_USE bw_status bw_cedar_trace_open(bw_ctx *ctx, const bw_cedar_policies *
                                           bw_cedar_trace **out);
 BW_MUST_USE bw_status bw_cedar_trace_policy(bw_cedar_trace *t, uint32_t policy,
                                             bw_cedar_reasons *out);
+/* The same without parts, and nothing of it stays in the arena: for going through many. */
+BW_MUST_USE bw_status bw_cedar_trace_outcome(bw_cedar_trace *t, uint32_t policy,
+                                             bw_cedar_reasons *out);
 
 /* Whether a literal may be shown; none: all. What may not is written as "...". */
 typedef bool (*bw_cedar_show)(const bw_cedar_value *literal, void *user);

@@ -8,6 +8,19 @@ typedef struct traced {
     bw_buf text; /* "condition=truth;…" */
 } traced;
 
+/* How it comes out is the same without parts, and leaves nothing. */
+static void check_outcome(world *w, bw_cedar_trace *tr, const bw_cedar_reasons *r)
+{
+    bw_cedar_reasons o;
+    size_t used = bw_arena_used(w->ctx);
+    assert_int_equal(bw_cedar_trace_outcome(tr, 0, &o), BW_OK);
+    assert_int_equal(bw_arena_used(w->ctx), used);
+    assert_int_equal(o.satisfied, r->satisfied);
+    assert_int_equal(o.failing, r->failing);
+    assert_int_equal(o.scope_fits, r->scope_fits);
+    assert_true(o.nparts == 0 && o.parts == NULL && o.cut == r->cut);
+}
+
 static traced trace(world *w, const char *policy, bw_cedar_show show)
 {
     static const char *const truths[] = {"F", "T", "E"};
@@ -15,7 +28,10 @@ static traced trace(world *w, const char *policy, bw_cedar_show show)
     bw_cedar_request q = request_of(w);
     bw_cedar_trace *tr;
     assert_int_equal(bw_cedar_trace_open(w->ctx, t.set, w->entities, NULL, &q, &tr), BW_OK);
+    assert_int_equal(bw_cedar_trace_outcome(tr, 0, &t.r), BW_OK); /* the first: no stack yet */
+    check_outcome(w, tr, &t.r);
     assert_int_equal(bw_cedar_trace_policy(tr, 0, &t.r), BW_OK);
+    check_outcome(w, tr, &t.r);
     for (uint32_t i = 0; i < t.r.nparts; i++) {
         bw_cedar_part_text(&t.text, &t.r.parts[i], show, NULL);
         bw_buf_printf(&t.text, "=%s;", truths[t.r.parts[i].truth]);
