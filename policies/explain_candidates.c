@@ -4,7 +4,7 @@
  * is proposed here is a guess; the search decides. */
 #include "explain_private.h"
 
-enum { PICKS = 3, KNOWN_MAX = 8, NUMBER_MAX = 5, SHARE_MAX = 1000000 };
+enum { ITEMS_MAX = 1000, PICKS = 3, KNOWN_MAX = 8, NUMBER_MAX = 5, SHARE_MAX = 1000000 };
 
 typedef struct guess {
     bw_explaining *x;
@@ -157,6 +157,16 @@ static uint32_t items_of(const bw_cedar_value *v)
         return 0;
     bw_cedar_look l = bw_cedar_value_look(v);
     return l.kind == BW_CEDAR_SET ? l.n : 1;
+}
+
+/* So many of them are looked at: each may be held against a set as long. */
+static uint32_t looked_at(guess *g, const bw_cedar_value *v)
+{
+    uint32_t n = items_of(v);
+    if (n <= ITEMS_MAX)
+        return n;
+    g->out->cut = true;
+    return ITEMS_MAX;
 }
 
 static const bw_cedar_value *item_of(const bw_cedar_value *v, uint32_t i)
@@ -324,7 +334,7 @@ static void guess_in(guess *g, const bw_cedar_part *p)
 {
     const bw_cedar_value *a = p->side[0].value, *b = p->side[1].value;
     bw_fact fa = direct(&p->side[0]), fb = direct(&p->side[1]);
-    for (uint32_t i = 0; i < items_of(b) && g->status == BW_OK; i++) {
+    for (uint32_t i = 0, n = looked_at(g, b); i < n && g->status == BW_OK; i++) {
         const bw_cedar_value *group = item_of(b, i);
         bw_cedar_look l = bw_cedar_value_look(group);
         bw_cedar_uid uid = {l.type, l.text};
@@ -352,7 +362,7 @@ static void guess_contains(guess *g, const bw_cedar_part *p)
     bw_fact fs = direct(&p->side[0]), fv = direct(&p->side[1]);
     if (single(fv) && p->holds)
         propose_others(g, fv, v);
-    for (uint32_t i = 0; single(fv) && !p->holds && i < items_of(set); i++)
+    for (uint32_t i = 0, n = looked_at(g, set); single(fv) && !p->holds && i < n; i++)
         propose_item(g, fv, BW_CHANGE_SET, item_of(set, i));
     if (listed(fs) && v)
         propose_item(g, fs, p->holds ? BW_CHANGE_REMOVE : BW_CHANGE_ADD, v);
@@ -363,7 +373,7 @@ static void guess_any(guess *g, const bw_cedar_part *p)
     for (int i = 0; i < 2; i++) {
         const bw_cedar_value *mine = p->side[i].value, *other = p->side[1 - i].value;
         bw_fact f = direct(&p->side[i]);
-        for (uint32_t k = 0; listed(f) && k < items_of(other); k++) {
+        for (uint32_t k = 0, n = looked_at(g, other); listed(f) && k < n; k++) {
             const bw_cedar_value *v = item_of(other, k);
             if (!p->holds)
                 propose_item(g, f, BW_CHANGE_ADD, v);
@@ -377,7 +387,9 @@ static void guess_all(guess *g, const bw_cedar_part *p)
 {
     const bw_cedar_value *all = p->side[0].value, *part = p->side[1].value;
     bw_fact fa = direct(&p->side[0]), fp = direct(&p->side[1]);
-    for (uint32_t k = 0; k < items_of(part); k++) {
+    if (!listed(fa) && !listed(fp))
+        return;
+    for (uint32_t k = 0, n = looked_at(g, part); k < n; k++) {
         const bw_cedar_value *v = item_of(part, k);
         bool there = all && has_item(all, v);
         if (there != p->holds)

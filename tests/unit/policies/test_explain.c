@@ -154,6 +154,33 @@ static void test_explain__says_when_the_reasons_cost_too_much(void **state)
     bw_authority_free(a);
 }
 
+/* A policy's list of any length costs a caller's explanation little: a thousand of its items
+ * are looked at, and it says that they were not all. */
+static void test_explain__looks_at_so_much_of_a_long_list(void **state)
+{
+    fixture *f = *state;
+    for (int words = 900; words <= 1200; words += 300) {
+        bw_buf b = {0};
+        bw_buf_puts(&b, "permit (principal, action, resource is Bw::DataClass);"
+                        "@id(\"listed\") forbid (principal, action, resource is Bw::DataClass) unless {"
+                        " context.safeguards.containsAny([");
+        for (int i = 0; i < words; i++)
+            bw_buf_printf(&b, "\"a%04d\",", i);
+        bw_buf_puts(&b, "\"scc\"]) };");
+        bw_authority *a = authority(f, bw_buf_view(&b));
+        bw_buf_clear(&b);
+        bw_principal ana = {.id = BW_STR("ana"), .tenant = BW_STR("acme"), .seat = BW_STR("FR"), .clearance = 3};
+        bw_question q = {.principal = &ana, .action = BW_ACTION_QUERY, .purpose = BW_STR("")};
+        bw_explain_ask ask = {.q = &q,
+                              .label_text = labels(f, "{\"regimes\":[\"none\"],\"residency\":[\"EU\"],\"sensitivity\":1}")};
+        bw_explanation e = explain(f, a, &ask);
+        assert_false(e.decision.allow);
+        assert_int_equal(e.complete, words < 1000);
+        assert_int_equal(says(json_of(f, &e), "\"add\":\"scc\""), words < 1000);
+        bw_authority_free(a);
+    }
+}
+
 /* ---- memory ---- */
 
 typedef struct failing {
@@ -210,6 +237,7 @@ int main(void)
         cmocka_unit_test(test_explain__names_an_error_and_what_mends_it),
         cmocka_unit_test(test_explain__shows_nothing_of_others),
         cmocka_unit_test(test_explain__says_when_the_reasons_cost_too_much),
+        cmocka_unit_test(test_explain__looks_at_so_much_of_a_long_list),
         cmocka_unit_test(test_explain__survives_every_failed_allocation),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
