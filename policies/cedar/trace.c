@@ -2,8 +2,8 @@
  * recursion; what nests is walked by recursion, bounded as the parser bounds it. */
 #include "trace.h"
 #include "code.h"
-#include "schema.h"
 #include "print.h"
+#include "schema.h"
 
 #include <stdlib.h>
 

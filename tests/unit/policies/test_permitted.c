@@ -4,13 +4,14 @@
  * made anew, also after policies and facts were replaced. BW_NIGHTLY=1: more rounds. */
 #include <policies/decision.h>
 
-#include <setjmp.h>
-#include <cmocka.h>
 #include "rnd.h"
+#include <cmocka.h>
+#include <setjmp.h>
 
 static const char schema_text[] =
     "namespace Bw { entity Zone in [Zone]; entity Country in [Zone] = { risk: Long };"
-    "entity Role in [Role]; entity Tenant = { level: Long, seat?: Country } tags String;"
+    "entity Role in [Role]; entity Tenant = { level: Long, seat?: Country } tags "
+    "String;"
     "entity LegalEntity = { seat: Country };"
     "entity Node = { country: Country, operator: LegalEntity, certs: Set<String>,"
     "  hw: Set<String> };"
@@ -19,7 +20,8 @@ static const char schema_text[] =
     "entity DataClass = { tenant: Tenant, regimes: Set<String>, residency: Set<Zone>,"
     "  sensitivity: Long, categories: Set<String>, labels: Set<String>,"
     "  purposes: Set<String>, legalHold: Bool, note?: String };"
-    "type Access = { at: Node, purpose: String, safeguards: Set<String>, now?: datetime };"
+    "type Access = { at: Node, purpose: String, safeguards: Set<String>, now?: "
+    "datetime };"
     "type Move = { at: Node, dest: Node, purpose: String, safeguards: Set<String>,"
     "  now?: datetime };"
     "action access, move;"
@@ -57,8 +59,8 @@ static const char *pick(rnd *r, const char *const *list, size_t n)
 {
     return list[rnd_below(r, n)];
 }
-#define PICK(r, ...)                                                            \
-    pick((r), (const char *const[]){__VA_ARGS__},                               \
+#define PICK(r, ...)                              \
+    pick((r), (const char *const[]){__VA_ARGS__}, \
          sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
 
 static bw_str pick_str(rnd *r, const char *const *list, size_t n)
@@ -77,8 +79,8 @@ static bw_label_list some(world *w, const char *const *from, size_t n, size_t le
             items[count++] = bw_str_c(from[i]);
     return (bw_label_list){items, count};
 }
-#define SOME(w, least, ...)                                                     \
-    some((w), (const char *const[]){__VA_ARGS__},                               \
+#define SOME(w, least, ...)                       \
+    some((w), (const char *const[]){__VA_ARGS__}, \
          sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), (least))
 
 static void make_classes(world *w)
@@ -155,33 +157,34 @@ static void put_atom(world *w, bw_buf *b)
     }
     bw_buf_puts(
         b,
-        PICK(r, "resource.tenant.level > 1", /* errs: not every tenant has an entity */
-             "principal.tenant.level >= resource.sensitivity",
-             "(resource.tenant has seat && resource.tenant.seat in Bw::Zone::\"EU\")",
-             "(resource.tenant.hasTag(\"k\") && resource.tenant.getTag(\"k\") == \"v\")",
-             "(resource has note && resource.note == \"x\")", "resource has note",
-             "resource.tenant == principal.tenant",
-             "context.at.country in resource.residency",
-             "context.at.operator.seat in resource.residency",
-             "context.at.country.risk < resource.sensitivity",
-             "principal.seat in resource.residency",
-             "principal.seat in Bw::Zone::\"EU\"",
-             "resource.residency.contains(Bw::Zone::\"gone\")",
-             "resource.residency.containsAny([Bw::Zone::\"EU\", Bw::Zone::\"FR\"])",
-             "resource.regimes.containsAll([\"gdpr\", \"lost-word\"])",
-             "resource.labels.isEmpty()", "resource.legalHold",
-             "resource.purposes.contains(context.purpose)",
-             "context.safeguards.contains(\"scc\")", "context.purpose like \"c*\"",
-             "principal in Bw::Role::\"staff\"", "principal == Bw::Identity::\"ana\"",
-             "principal in [Bw::Role::\"editor\", Bw::Role::\"boss\"]",
-             "principal.clearance >= resource.sensitivity",
-             "9223372036854775805 + resource.sensitivity > 0",
-             "9223372036854775805 + principal.clearance > 0",
-             "(context has now && context.now < datetime(\"2026-06-01\"))",
-             "(if resource.legalHold then resource.tenant.level > 0 else true)",
-             "{a: resource.sensitivity, b: true}.a > 2",
-             "[resource.tenant, principal.tenant].contains(Bw::Tenant::\"acme\")",
-             "action in Bw::Action::\"move\"", "action == Bw::Action::\"Query\""));
+        PICK(
+            r, "resource.tenant.level > 1", /* errs: not every tenant has an entity */
+            "principal.tenant.level >= resource.sensitivity",
+            "(resource.tenant has seat && resource.tenant.seat in Bw::Zone::\"EU\")",
+            "(resource.tenant.hasTag(\"k\") && resource.tenant.getTag(\"k\") == \"v\")",
+            "(resource has note && resource.note == \"x\")", "resource has note",
+            "resource.tenant == principal.tenant",
+            "context.at.country in resource.residency",
+            "context.at.operator.seat in resource.residency",
+            "context.at.country.risk < resource.sensitivity",
+            "principal.seat in resource.residency",
+            "principal.seat in Bw::Zone::\"EU\"",
+            "resource.residency.contains(Bw::Zone::\"gone\")",
+            "resource.residency.containsAny([Bw::Zone::\"EU\", Bw::Zone::\"FR\"])",
+            "resource.regimes.containsAll([\"gdpr\", \"lost-word\"])",
+            "resource.labels.isEmpty()", "resource.legalHold",
+            "resource.purposes.contains(context.purpose)",
+            "context.safeguards.contains(\"scc\")", "context.purpose like \"c*\"",
+            "principal in Bw::Role::\"staff\"", "principal == Bw::Identity::\"ana\"",
+            "principal in [Bw::Role::\"editor\", Bw::Role::\"boss\"]",
+            "principal.clearance >= resource.sensitivity",
+            "9223372036854775805 + resource.sensitivity > 0",
+            "9223372036854775805 + principal.clearance > 0",
+            "(context has now && context.now < datetime(\"2026-06-01\"))",
+            "(if resource.legalHold then resource.tenant.level > 0 else true)",
+            "{a: resource.sensitivity, b: true}.a > 2",
+            "[resource.tenant, principal.tenant].contains(Bw::Tenant::\"acme\")",
+            "action in Bw::Action::\"move\"", "action == Bw::Action::\"Query\""));
 }
 
 static void put_condition(world *w, bw_buf *b, int depth)
@@ -211,15 +214,15 @@ static bw_str random_policies(world *w)
     bw_str out;
     rnd *r = &w->r;
     for (size_t n = 2 + rnd_below(r, 6), i = 0; i < n; i++) {
-        bw_buf_printf(
-            &b, "%s (%s, %s, %s)", i == 0 || rnd_below(r, 2) ? "permit" : "forbid",
-            PICK(r, "principal", "principal", "principal is Bw::Identity",
-                 "principal in Bw::Role::\"staff\"",
-                 "principal == Bw::Identity::\"ana\""),
-            PICK(r, "action", "action", "action in Bw::Action::\"access\"",
-                 "action in [Bw::Action::\"move\", Bw::Action::\"Query\"]",
-                 "action == Bw::Action::\"Query\""),
-            PICK(r, "resource", "resource", "resource is Bw::DataClass"));
+        bw_buf_printf(&b, "%s (%s, %s, %s)",
+                      i == 0 || rnd_below(r, 2) ? "permit" : "forbid",
+                      PICK(r, "principal", "principal", "principal is Bw::Identity",
+                           "principal in Bw::Role::\"staff\"",
+                           "principal == Bw::Identity::\"ana\""),
+                      PICK(r, "action", "action", "action in Bw::Action::\"access\"",
+                           "action in [Bw::Action::\"move\", Bw::Action::\"Query\"]",
+                           "action == Bw::Action::\"Query\""),
+                      PICK(r, "resource", "resource", "resource is Bw::DataClass"));
         for (size_t c = rnd_below(r, 3); c-- > 0;) {
             bw_buf_puts(&b, rnd_below(r, 2) ? " when { " : " unless { ");
             put_condition(w, &b, 3);
@@ -240,7 +243,8 @@ static void put_entity(bw_buf *b, const char *type, const char *id, const char *
 {
     bw_json_sep(b);
     bw_buf_printf(
-        b, "{\"uid\":{\"type\":\"Bw::%s\",\"id\":\"%s\"},\"attrs\":{%s},\"parents\":[%s]}",
+        b,
+        "{\"uid\":{\"type\":\"Bw::%s\",\"id\":\"%s\"},\"attrs\":{%s},\"parents\":[%s]}",
         type, id, attrs, parents);
 }
 
@@ -260,7 +264,8 @@ static bw_str random_entities(world *w)
         put_entity(&b, "Country", "US", "\"risk\":3",
                    "{\"type\":\"Bw::Zone\",\"id\":\"US\"}");
     if (rnd_below(r, 2))
-        put_entity(&b, "Role", "editor", "", "{\"type\":\"Bw::Role\",\"id\":\"staff\"}");
+        put_entity(&b, "Role", "editor", "",
+                   "{\"type\":\"Bw::Role\",\"id\":\"staff\"}");
     put_entity(&b, "Tenant", "acme", "\"level\":2", "");
     if (rnd_below(r, 2))
         put_entity(&b, "Tenant", "hosp",
@@ -269,17 +274,19 @@ static bw_str random_entities(world *w)
         put_entity(&b, "LegalEntity", "eucloud",
                    "\"seat\":{\"type\":\"Bw::Country\",\"id\":\"FR\"}", "");
     if (rnd_below(r, 3) == 0)
-        put_entity(&b, "Identity", "ana",
-                   "\"tenant\":{\"type\":\"Bw::Tenant\",\"id\":\"zed\"},\"clearance\":5,"
-                   "\"seat\":{\"type\":\"Bw::Country\",\"id\":\"US\"}",
-                   "{\"type\":\"Bw::Role\",\"id\":\"boss\"}");
+        put_entity(
+            &b, "Identity", "ana",
+            "\"tenant\":{\"type\":\"Bw::Tenant\",\"id\":\"zed\"},\"clearance\":5,"
+            "\"seat\":{\"type\":\"Bw::Country\",\"id\":\"US\"}",
+            "{\"type\":\"Bw::Role\",\"id\":\"boss\"}");
     if (rnd_below(r, 3) == 0)
-        put_entity(&b, "DataClass", w->hex[rnd_below(r, CLASSES)],
-                   "\"tenant\":{\"type\":\"Bw::Tenant\",\"id\":\"acme\"},\"regimes\":[],"
-                   "\"residency\":[],\"sensitivity\":0,\"categories\":[],\"labels\":[],"
-                   "\"purposes\":[\"care\",\"support\"],\"legalHold\":false,"
-                   "\"note\":\"x\"",
-                   "");
+        put_entity(
+            &b, "DataClass", w->hex[rnd_below(r, CLASSES)],
+            "\"tenant\":{\"type\":\"Bw::Tenant\",\"id\":\"acme\"},\"regimes\":[],"
+            "\"residency\":[],\"sensitivity\":0,\"categories\":[],\"labels\":[],"
+            "\"purposes\":[\"care\",\"support\"],\"legalHold\":false,"
+            "\"note\":\"x\"",
+            "");
     bw_buf_putc(&b, ']');
     assert_false(b.failed);
     assert_int_equal(bw_arena_str(w->ctx, bw_buf_view(&b), &out), BW_OK);
@@ -397,11 +404,11 @@ static bw_cedar_entities *extra_of(world *w, const asking *k, size_t class)
     bw_buf b = {0}, roles = {0};
     char attrs[200], id[8];
     const bw_principal *p = &k->who;
-    (void)snprintf(attrs, sizeof attrs,
-                   "\"tenant\":{\"type\":\"Bw::Tenant\",\"id\":\"%.*s\"},"
-                   "\"clearance\":%u,\"seat\":{\"type\":\"Bw::Country\",\"id\":\"%.*s\"}",
-                   (int)p->tenant.len, p->tenant.ptr, p->clearance, (int)p->seat.len,
-                   p->seat.ptr);
+    (void)snprintf(
+        attrs, sizeof attrs,
+        "\"tenant\":{\"type\":\"Bw::Tenant\",\"id\":\"%.*s\"},"
+        "\"clearance\":%u,\"seat\":{\"type\":\"Bw::Country\",\"id\":\"%.*s\"}",
+        (int)p->tenant.len, p->tenant.ptr, p->clearance, (int)p->seat.len, p->seat.ptr);
     (void)snprintf(id, sizeof id, "%.*s", (int)p->id.len, p->id.ptr);
     for (size_t i = 0; i < p->nroles; i++)
         bw_buf_printf(&roles, "%s{\"type\":\"Bw::Role\",\"id\":\"%.*s\"}", i ? "," : "",
@@ -421,13 +428,14 @@ static bw_json *context_of(world *w, const asking *k)
 {
     const bw_place *at = k->q.at ? k->q.at : &here, *dest = k->q.dest ? k->q.dest : at;
     bw_buf b = {0};
-    bw_buf_printf(&b, "{\"at\":{\"type\":\"Bw::Node\",\"id\":\"%.*s\"}", (int)at->id.len,
-                  at->id.ptr);
+    bw_buf_printf(&b, "{\"at\":{\"type\":\"Bw::Node\",\"id\":\"%.*s\"}",
+                  (int)at->id.len, at->id.ptr);
     if (k->q.action != BW_ACTION_QUERY)
         bw_buf_printf(&b, ",\"dest\":{\"type\":\"Bw::Node\",\"id\":\"%.*s\"}",
                       (int)dest->id.len, dest->id.ptr);
-    bw_buf_printf(&b, ",\"purpose\":\"%.*s\",\"safeguards\":[%s]", (int)k->q.purpose.len,
-                  k->q.purpose.ptr, k->q.nsafeguards ? "\"scc\"" : "");
+    bw_buf_printf(&b, ",\"purpose\":\"%.*s\",\"safeguards\":[%s]",
+                  (int)k->q.purpose.len, k->q.purpose.ptr,
+                  k->q.nsafeguards ? "\"scc\"" : "");
     bw_buf_printf(&b,
                   ",\"now\":{\"__extn\":{\"fn\":\"offset\",\"args\":[{\"__extn\":{"
                   "\"fn\":\"datetime\",\"arg\":\"1970-01-01\"}},{\"__extn\":{\"fn\":"
@@ -483,10 +491,10 @@ static bw_authority *authority(world *w, bw_str policies, bw_str entities)
 
 static void differs(const world *w, const asking *k, size_t class, const char *what)
 {
-    fail_msg("%s: %s by %.*s, class %.*s\n%.*s\n%.*s", what, bw_action_name(k->q.action),
-             (int)k->who.id.len, k->who.id.ptr, (int)w->texts[class].len,
-             w->texts[class].ptr, (int)w->policies.len, w->policies.ptr,
-             (int)w->entities.len, w->entities.ptr);
+    fail_msg("%s: %s by %.*s, class %.*s\n%.*s\n%.*s", what,
+             bw_action_name(k->q.action), (int)k->who.id.len, k->who.id.ptr,
+             (int)w->texts[class].len, w->texts[class].ptr, (int)w->policies.len,
+             w->policies.ptr, (int)w->entities.len, w->entities.ptr);
 }
 
 static void check_question(world *w, bw_authority *fresh, const bw_cedar_policies *p,

@@ -28,15 +28,15 @@ static int setup(void **state)
     assert_int_equal(bw_config_parse(f.ctx, BW_STR(""), NULL, 0, &s->config), BW_OK);
     s->config.cell_id = BW_STR("par1");
     s->catalogue = pack_catalogue(f.ctx, "{}");
-    bw_authority_options o = {
-        .schema = pack_file(f.ctx, "bw.cedarschema"),
-        .policies = pack_compose(f.ctx, &BW_STR("eu-baseline"), 1),
-        .catalogue = s->catalogue,
-        .at = {.id = BW_STR("par1"),
-               .country = BW_STR("FR"),
-               .operator_id = BW_STR("eucloud"),
-               .certs = none,
-               .hw = none}};
+    bw_authority_options o = {.schema = pack_file(f.ctx, "bw.cedarschema"),
+                              .policies =
+                                  pack_compose(f.ctx, &BW_STR("eu-baseline"), 1),
+                              .catalogue = s->catalogue,
+                              .at = {.id = BW_STR("par1"),
+                                     .country = BW_STR("FR"),
+                                     .operator_id = BW_STR("eucloud"),
+                                     .certs = none,
+                                     .hw = none}};
     if (bw_authority_new(f.ctx, &o, &s->authority) != BW_OK)
         fail_msg("authority: %s", bw_ctx_message(f.ctx));
     f.caller = (bw_caller){.principal = {.id = BW_STR("ana"),
@@ -59,10 +59,9 @@ static int teardown(void **state)
 
 static bw_status explain(fixture *f, bw_ctx *ctx, bw_response *out)
 {
-    gate_request g = {.pub = {.ctx = ctx,
-                              .server = &f->server,
-                              .body = f->body,
-                              .caller = &f->caller}};
+    gate_request g = {
+        .pub = {
+            .ctx = ctx, .server = &f->server, .body = f->body, .caller = &f->caller}};
     bw_audit_record_init(&g.record, ctx, "request");
     g.pub.audit = &g.record;
     bw_status st = bw_v1_explain(&g.pub, out);
@@ -88,9 +87,11 @@ static void explain_step(void *arg)
 static void test_v1_explain__survives_every_failed_allocation(void **state)
 {
     static const char *const bodies[] = {
-        "{\"action\":\"Query\",\"labels\":{\"regimes\":[\"gdpr\"],\"residency\":[\"EU\"],"
+        "{\"action\":\"Query\",\"labels\":{\"regimes\":[\"gdpr\"],\"residency\":["
+        "\"EU\"],"
         "\"sensitivity\":0,\"purposes\":[\"support\"]},\"changes_max\":1}",
-        "{\"action\":\"Query\",\"principal\":{\"principal\":\"bob\",\"tenant\":\"acme\","
+        "{\"action\":\"Query\",\"principal\":{\"principal\":\"bob\",\"tenant\":"
+        "\"acme\","
         "\"seat\":\"FR\",\"clearance\":1},\"labels\":{\"tenant\":\"acme\",\"regimes\":"
         "[\"none\"],\"residency\":[\"EU\"],\"sensitivity\":1},\"changes_max\":1}"};
     fixture *f = *state;
@@ -100,7 +101,8 @@ static void test_v1_explain__survives_every_failed_allocation(void **state)
         if (explain(f, f->ctx, &out) != BW_OK)
             fail_msg("%s: %s %s", bodies[i], bw_ctx_pointer(f->ctx),
                      bw_ctx_message(f->ctx));
-        assert_int_equal(bw_arena_str(f->ctx, bw_buf_view(&out.body), &f->right), BW_OK);
+        assert_int_equal(bw_arena_str(f->ctx, bw_buf_view(&out.body), &f->right),
+                         BW_OK);
         bw_buf_clear(&out.body);
         long base = failing_live, runs = failing_sweep(explain_step, f, 20000);
         printf("%ld places to fail\n", runs);
