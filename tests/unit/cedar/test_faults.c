@@ -185,10 +185,48 @@ static void test_cedar__survives_every_failed_allocation(void **state)
     assert_int_equal(failing_live, 0);
 }
 
+/* Writing: all of it, or what was in the buffer before. */
+static void write_step(void *arg)
+{
+    static const char start[] = "// c\npermit(principal, action, resource) when { true";
+    bw_ctx *ctx = bw_ctx_new(0);
+    bw_buf in = {0}, out[3] = {{0}, {0}, {0}};
+    bw_cedar_policies *p = NULL;
+    bw_status st = ctx ? BW_OK : BW_ENOMEM;
+    (void)arg;
+    bw_buf_puts(&in, start);
+    for (int i = 0; i < 100; i++) /* deeper than the walk's first stack */
+        bw_buf_puts(&in, " && [1] == context");
+    bw_buf_puts(&in, " }; // d\n");
+    bw_buf_puts(&in, text);
+    if (st == BW_OK)
+        st = in.failed ? BW_ENOMEM : bw_cedar_policies_parse(ctx, bw_buf_view(&in), &p);
+    for (int i = 0; i < 3 && st == BW_OK; i++) {
+        st = i == 0   ? bw_cedar_policies_write_json(ctx, p, &out[0])
+             : i == 1 ? bw_cedar_policies_write(ctx, p, &out[1])
+                      : bw_cedar_policies_format(ctx, bw_buf_view(&in), &out[2]);
+        assert_int_equal(out[i].len > 0, st == BW_OK);
+    }
+    assert_int_equal(st, failing_hit ? BW_ENOMEM : BW_OK);
+    for (int i = 0; i < 3; i++)
+        bw_buf_clear(&out[i]);
+    bw_buf_clear(&in);
+    bw_cedar_policies_free(p);
+    bw_ctx_free(ctx);
+}
+
+static void test_cedar__writes_all_or_nothing(void **state)
+{
+    (void)state;
+    assert_true(failing_sweep(write_step, NULL, 20000) > 50);
+    assert_int_equal(failing_live, 0);
+}
+
 int main(void)
 {
     failing_set();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cedar__survives_every_failed_allocation)};
+        cmocka_unit_test(test_cedar__survives_every_failed_allocation),
+        cmocka_unit_test(test_cedar__writes_all_or_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
