@@ -8,7 +8,7 @@
 #if defined(__SANITIZE_ADDRESS__)
 enum { STACK = 4 << 20 }; /* its frames are several times as large */
 #else
-enum { STACK = 256 << 10 };
+enum { STACK = 1 << 20 };
 #endif
 enum { FEW = 250, MANY = 100000, JSON_FEW = 110 };
 
