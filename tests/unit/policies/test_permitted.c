@@ -4,9 +4,11 @@
  * made anew, also after policies and facts were replaced. BW_NIGHTLY=1: more rounds. */
 #include <policies/decision.h>
 
-#include "rnd.h"
-#include <cmocka.h>
 #include <setjmp.h>
+
+#include <cmocka.h>
+
+#include "rnd.h"
 
 static const char schema_text[] =
     "namespace Bw { entity Zone in [Zone]; entity Country in [Zone] = { risk: Long };"
