@@ -210,7 +210,7 @@ static held_list *held_of(const bw_register *r, uint64_t uid)
 
 /* Best effort: without it the next list of the collection is written whole. */
 static void hold(bw_register *r, uint64_t uid, uint64_t version, const bw_class_id *ids,
-                 size_t n, const uint8_t digest[BW_LIST_DIGEST], size_t changed)
+                 size_t n, const uint8_t digest[BW_LIST_DIGEST], size_t since_whole)
 {
     held_list *h = held_of(r, uid);
     if (!h && ((r->held && bw_map_count(r->held) >= HELD_LISTS_MAX) ||
@@ -235,7 +235,7 @@ static void hold(bw_register *r, uint64_t uid, uint64_t version, const bw_class_
     h->ids = copy;
     h->n = n;
     h->version = version;
-    h->since_whole = changed ? h->since_whole + changed : 0;
+    h->since_whole = since_whole;
     memcpy(h->digest, digest, BW_LIST_DIGEST);
 }
 
@@ -254,9 +254,11 @@ static bw_status record_list(bw_ctx *ctx, bw_register *r, uint64_t uid, uint64_t
         if (s == BW_OK)
             put_class(&b, &ids[i], t);
     }
+    const held_list *last = held_of(r, uid);
     bool known = bw_map_get(r->lists, digest, BW_LIST_DIGEST) != NULL;
     if (s == BW_OK && !known)
-        s = put_list(ctx, held_of(r, uid), ids, n, digest, &b, &changed);
+        s = put_list(ctx, last, ids, n, digest, &b, &changed);
+    size_t since_whole = last && (known || changed) ? last->since_whole + changed : 0;
     if (s == BW_OK)
         s = append(ctx, r, &b);
     bw_buf_clear(&b);
@@ -265,7 +267,7 @@ static bw_status record_list(bw_ctx *ctx, bw_register *r, uint64_t uid, uint64_t
     if (s == BW_OK)
         s = mark(ctx, r->lists, digest, BW_LIST_DIGEST);
     if (s == BW_OK)
-        hold(r, uid, version, ids, n, digest, changed);
+        hold(r, uid, version, ids, n, digest, since_whole);
     return s;
 }
 

@@ -50,7 +50,7 @@ BW_MUST_USE bw_status bw_register_read(bw_ctx *ctx, const char *audit_dir,
                                        bw_register_book **out);
 void bw_register_book_free(bw_register_book *b);
 bool bw_register_text(const bw_register_book *b, const bw_class_id *id, bw_str *out);
-/* The ids of a list, valid until the book goes. BW_ENOTFOUND: not there, or not provable. */
+/* The ids of a list, valid until the next call. BW_ENOTFOUND: not there, or not provable. */
 BW_MUST_USE bw_status bw_register_ids(bw_ctx *ctx, bw_register_book *b,
                                       const uint8_t digest[BW_LIST_DIGEST],
                                       const bw_class_id **out, size_t *n);

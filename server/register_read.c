@@ -7,13 +7,13 @@
 #include <sodium.h>
 #include <stdlib.h>
 
-enum { FILE_BYTES_MAX = 1 << 30, DIFFERENCES_MAX = 1 << 20 };
+enum { FILE_BYTES_MAX = 1 << 30, DIFFERENCES_MAX = 1 << 20, HELD_IDS_MAX = 1 << 22 };
 
 typedef struct list_line {
     const struct list_line *from; /* NULL: whole */
     const bw_json *add, *drop;    /* whole: add */
     uint8_t digest[BW_LIST_DIGEST];
-    const bw_class_id *ids; /* once asked for */
+    bw_class_id *ids; /* heap, while held */
     size_t n;
 } list_line;
 
@@ -21,6 +21,7 @@ struct bw_register_book {
     bw_ctx *mem;
     bw_map *classes; /* id -> arena bw_str */
     bw_map *lists;   /* digest -> arena list_line */
+    size_t held_ids;
 };
 
 static bool list_name(const bw_json *v, uint8_t out[BW_LIST_DIGEST])
@@ -163,10 +164,26 @@ bw_status bw_register_read(bw_ctx *ctx, const char *audit_dir, bw_register_book 
     return s;
 }
 
+static void forget(bw_register_book *b, list_line *l)
+{
+    b->held_ids -= l->ids ? l->n : 0;
+    bw_free(l->ids);
+    l->ids = NULL;
+}
+
+static void forget_all(bw_register_book *b)
+{
+    bw_str key;
+    uint64_t *value;
+    for (size_t it = 0; b->lists && bw_map_next(b->lists, &it, &key, &value);)
+        forget(b, (list_line *)(uintptr_t)*value);
+}
+
 void bw_register_book_free(bw_register_book *b)
 {
     if (!b)
         return;
+    forget_all(b);
     bw_map_free(b->classes);
     bw_map_free(b->lists);
     bw_ctx_free(b->mem);
@@ -226,20 +243,25 @@ static bw_status fill(bw_register_book *b, list_line *l)
     size_t most = l->add->count, most_drop = l->drop ? l->drop->count : 0, nadd, ndrop;
     size_t have = l->from ? l->from->n : 0;
     uint8_t digest[BW_LIST_DIGEST];
-    bw_class_id *out = bw_arena_calloc(b->mem, have + most + 1, sizeof *out);
+    bw_class_id *out = bw_calloc(have + most + 1, sizeof *out);
     bw_arena_mark mark = bw_arena_mark_get(b->mem);
     bw_class_id *add = bw_arena_calloc(b->mem, most + 1, sizeof *add),
                 *drop = bw_arena_calloc(b->mem, most_drop + 1, sizeof *drop);
-    if (!out || !add || !drop)
+    if (!out || !add || !drop) {
+        bw_free(out);
         return bw_fail_nomem(b->mem);
+    }
     bool fits = parse_ids(l->add, add, &nadd) && parse_ids(l->drop, drop, &ndrop);
     size_t n = fits ? apply(l->from, add, nadd, drop, ndrop, out) : 0;
     bw_arena_release(b->mem, mark);
     bw_register_digest(out, n, digest);
-    if (!fits || memcmp(digest, l->digest, sizeof digest) != 0)
+    if (!fits || memcmp(digest, l->digest, sizeof digest) != 0) {
+        bw_free(out);
         return BW_ENOTFOUND;
+    }
     l->ids = out;
     l->n = n;
+    b->held_ids += n;
     return BW_OK;
 }
 
@@ -250,6 +272,8 @@ bw_status bw_register_ids(bw_ctx *ctx, bw_register_book *b,
     const uint64_t *slot = bw_map_get(b->lists, digest, BW_LIST_DIGEST);
     list_line *l = slot ? (list_line *)(uintptr_t)*slot : NULL;
     size_t depth = 0;
+    if (b->held_ids > HELD_IDS_MAX)
+        forget_all(b);
     for (const list_line *p = l; p && !p->ids; p = p->from)
         if (++depth > DIFFERENCES_MAX)
             return bw_fail(ctx, BW_ENOTFOUND, "the list of classes is no list");
@@ -260,8 +284,11 @@ bw_status bw_register_ids(bw_ctx *ctx, bw_register_book *b,
     size_t k = depth;
     for (list_line *p = l; p && !p->ids; p = (list_line *)p->from)
         way[--k] = p;
-    for (size_t i = 0; i < depth && s == BW_OK; i++)
+    for (size_t i = 0; i < depth && s == BW_OK; i++) {
         s = fill(b, way[i]);
+        if (i > 0)
+            forget(b, way[i - 1]);
+    }
     if (s == BW_ENOMEM)
         return bw_ctx_take_error(ctx, b->mem, s);
     if (s != BW_OK)

@@ -181,6 +181,20 @@ static void test_register_list__grows_by_differences(void **state)
     put(f, r, 7, 999, bits);
     bw_register_close(r);
     assert_int_equal(file_text(f).len, once);
+    static const unsigned asked[] = {62, 0, 31, 63, 30, 5, 62}; /* of one book: what is between is not kept */
+    bw_register_book *b;
+    assert_int_equal(bw_register_read(f->ctx, f->dir, &b), BW_OK);
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        bw_class_id want[NTEXTS];
+        const bw_class_id *got;
+        uint8_t digest[BW_LIST_DIGEST];
+        size_t ngot, n = list_of(f, UINT64_MAX >> (63 - asked[i]), want);
+        bw_register_digest(want, n, digest);
+        assert_int_equal(bw_register_ids(f->ctx, b, digest, &got, &ngot), BW_OK);
+        assert_int_equal(ngot, n);
+        assert_memory_equal(got, want, n * sizeof *got);
+    }
+    bw_register_book_free(b);
 }
 
 static void test_register__cuts_a_torn_line_and_goes_on(void **state)
