@@ -484,7 +484,8 @@ static bw_authority *authority(world *w, bw_str policies, bw_str entities)
                               .policies = policies,
                               .entities = entities,
                               .catalogue = w->catalogue,
-                              .at = here};
+                              .at = here,
+                              .supposed = true}; /* facts that no operator may state */
     if (bw_authority_new(w->ctx, &o, &a) != BW_OK)
         fail_msg("authority: %s\n%.*s", bw_ctx_message(w->ctx), (int)policies.len,
                  policies.ptr);
