@@ -2,9 +2,12 @@
  * replay` have files of their own. None of them changes anything. */
 #include "cli_policy.h"
 #include "cli.h"
+#include "cli_words.h"
 #include "files.h"
 #include <sodium.h>
 #include <stdio.h>
+
+enum { FINDING_MAX = 2048 };
 
 static const char policy_usage[] =
     "Usage: bailiwick policy check FILE [--level N] [--data DIR | --config FILE]\n"
@@ -70,8 +73,11 @@ static bw_status print_findings(bw_ctx *ctx, bw_str schema_text, bw_str text, in
     if (s == BW_OK)
         s = bw_cedar_policies_validate(ctx, p, schema, &options, &v);
     for (size_t i = 0; s == BW_OK && i < v.nfindings; i++) {
+        char plain[FINDING_MAX]; /* the policies' own words are in it */
         const char *line = bw_cedar_finding_text(ctx, p, &v.findings[i]);
-        (void)printf("%s: %s\n", file, line ? line : "out of memory");
+        if (line)
+            bw_cli_plain(line, strlen(line), plain, sizeof plain);
+        (void)printf("%s: %s\n", file, line ? plain : "out of memory");
     }
     if (s == BW_OK && v.more)
         (void)printf("%s: and more\n", file);

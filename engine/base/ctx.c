@@ -3,6 +3,7 @@
  * A message is one line of valid UTF-8 in a fixed buffer, so that setting it can never
  * fail and it can go into a JSON body or a log line as it is. */
 #include "ctx.h"
+#include "unseen.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -71,7 +72,7 @@ bw_status bw_ctx_check(bw_ctx *ctx)
 }
 
 /* Makes text one line of valid UTF-8: a cut sequence at the end goes, other bytes that
- * do not belong and control characters become '?' and ' '. */
+ * do not belong become '?', characters that a terminal may obey ' '. */
 static void clean_line(char *s)
 {
     size_t n = strlen(s), back = 0;
@@ -83,11 +84,12 @@ static void clean_line(char *s)
     n = strlen(s);
     bool valid = bw_utf8_valid(s, n);
     for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)s[i];
-        if (c < 0x20 || c == 0x7F)
-            s[i] = ' ';
-        else if (c >= 0x80 && !valid)
+        size_t unseen = 0;
+        if ((unsigned char)s[i] >= 0x80 && !valid)
             s[i] = '?';
+        else
+            unseen = bw_utf8_unseen(s + i, n - i);
+        memset(s + i, ' ', unseen);
     }
 }
 

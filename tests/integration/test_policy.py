@@ -141,6 +141,19 @@ def test_policies__come_from_packs_files_and_the_command(tmp_path, ask):
         assert r.returncode == 1 and said in r.stderr and "1 files not run" in r.stdout, (bad, r.stderr)
 
 
+def test_check__lets_a_policy_give_no_orders_to_a_terminal(tmp_path):
+    orders = "\x1b[2J\x1b]0;p\x07\u202e\u2066\x9b"
+    bad = tmp_path / "bad.cedar"
+    for text in ('@id("%s") permit (principal, action, resource);' % orders,
+                 'permit (principal, action == Bw::Action::"%s", resource);' % orders,
+                 'permit (principal, action, resource) when { principal["%s"] == 1 };' % orders.replace("\x1b", "\\u{1b}").replace("\x07", "")):
+        bad.write_text(text)
+        r = subprocess.run([BINARY, "policy", "check", str(bad)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        said = r.stdout.decode()
+        assert r.returncode == 1 and "warning: a character here turns" in said
+        assert not set(said) & set(orders) - set("[2J]0;p"), said
+
+
 def test_file__that_asserts_nothing_or_is_wrong_is_refused(ask):
     for change, said in (
             (dict(expect=None), "/cases/0: expects nothing"), (dict(expect={}), "/cases/0/expect: "),

@@ -19,6 +19,11 @@ static void test_ctx_fail__keeps_one_clean_line(void **state)
     assert_string_equal(bw_ctx_message(ctx), "");
     assert_int_equal(bw_fail(ctx, BW_EINVALID, "a\nb\x7f%d", 5), BW_EINVALID);
     assert_string_equal(bw_ctx_message(ctx), "a b 5");
+    /* orders to a terminal in what others wrote: controls of Latin 1, turns of direction */
+    assert_int_equal(bw_fail_at(ctx, BW_EINVALID, "/\xC2\x9B" "2J", "\xE2\x80\xAE" "a\xC2\x9Bm \xC3\xA9\xE2\x80\xA6"), BW_EINVALID);
+    assert_string_equal(bw_ctx_message(ctx), "   a  m \xC3\xA9\xE2\x80\xA6");
+    assert_string_equal(bw_ctx_pointer(ctx), "/  2J");
+    assert_int_equal(bw_fail(ctx, BW_EINVALID, "a\nb\x7f%d", 5), BW_EINVALID);
     assert_int_equal(bw_fail_at(ctx, BW_ECORRUPT, "/x/1", "bad %s", bw_ctx_message(ctx)), BW_ECORRUPT);
     assert_string_equal(bw_ctx_message(ctx), "bad a b 5");
     assert_string_equal(bw_ctx_pointer(ctx), "/x/1");
