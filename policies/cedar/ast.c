@@ -189,7 +189,7 @@ bw_status bw_cedar__set_add(bw_cedar__maker *m, bw_cedar_policies *set,
     if (all->n == BW_CEDAR_POLICIES_MAX)
         return bw_fail(m->ctx, BW_EINVALID, "more than %d policies",
                        BW_CEDAR_POLICIES_MAX);
-    policy->is_template = policy->scope[0].slot || policy->scope[2].slot;
+    policy->is_template |= policy->scope[0].slot || policy->scope[2].slot;
     if (!policy->code)
         TRY(bw_cedar__compile(m->ctx, m->pool, NULL, policy));
     if (policy->code && policy->code->stack_max > set->stack_max)

@@ -29,7 +29,7 @@ BW_MUST_USE bw_status bw_cedar_policies_write_json(bw_ctx *ctx, const bw_cedar_p
                                                    bw_buf *out);
 /* The set as Cedar text, formatted; appended to out. Links become policies of their own; ids
  * other than policyN go into comments. BW_EINVALID: no text means it (a function that does not
- * exist, a method without receiver; only from JSON), or larger than 16 MiB; BW_ENOMEM. */
+ * exist, a method without receiver, a template without slots; only from JSON), or larger than 16 MiB; BW_ENOMEM. */
 BW_MUST_USE bw_status bw_cedar_policies_write(bw_ctx *ctx, const bw_cedar_policies *p, bw_buf *out);
 /* Policy text laid out anew; appended to out. Tokens and comments stay as they are and in
  * their order: only white space changes, so the set means the same. Formatting twice changes

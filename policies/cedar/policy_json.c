@@ -491,6 +491,7 @@ static bw_status read_policy(maker *m, const bw_json *json, bool template,
     TRY(read_scope(m, BW_CEDAR__PRINCIPAL, json, "principal", &p->scope[0]));
     TRY(read_scope(m, BW_CEDAR__ACTION, json, "action", &p->scope[1]));
     TRY(read_scope(m, BW_CEDAR__RESOURCE, json, "resource", &p->scope[2]));
+    p->is_template = template; /* even without a slot, it decides nothing */
     if (!template && (p->scope[0].slot || p->scope[2].slot))
         return bad(m, json, "a static policy has no slots");
     TRY(read_annotations(m, bw_json_get(json, "annotations"), p));
@@ -536,6 +537,7 @@ static bw_status read_link(maker *m, bw_cedar_policies *set, const bw_json *json
     if (!values || values->kind != BW_JSON_OBJECT)
         return bad(m, json, "a link needs values");
     p = *from;
+    p.is_template = false;
     p.link_of = 1 + (uint32_t)(from - (const bw_cedar__policy *)all->items);
     TRY(string(m, json, "newId", &p.id));
     if (find(all, p.id))

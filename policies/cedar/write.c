@@ -68,6 +68,8 @@ static void put_policy(bw_cedar__printer *p, const bw_cedar__policy *policy)
         }
         put(p, "\n");
     }
+    p->untrue |=
+        policy->is_template && !policy->scope[0].slot && !policy->scope[2].slot;
     put(p, policy->forbid ? "forbid" : "permit");
     for (int var = 0; var < 3; var++) {
         put(p, var ? ", " : " (");

@@ -217,6 +217,20 @@ static void test_write__templates_links_and_annotations(void **state)
     assert_null(law_json(w->ctx, p));
     assert_null(law_write(w->ctx, p));
     bw_cedar_policies_free(p);
+    const char *none =
+        "{\"staticPolicies\":{},\"templates\":{\"t\":{\"effect\":\"permit\","
+        "\"principal\":{\"op\":\"All\"},\"action\":{\"op\":\"All\"},"
+        "\"resource\":{\"op\":\"All\"},\"conditions\":[]}},"
+        "\"templateLinks\":[]}";
+    bw_cedar_request q = request_of(w);
+    bw_cedar_answer a;
+    bw_buf b = {0};
+    assert_int_equal(bw_cedar_policies_parse_json(w->ctx, bw_str_c(none), &p), BW_OK);
+    assert_int_equal(bw_cedar_authorize(w->ctx, p, NULL, NULL, &q, &a), BW_OK);
+    assert_false(a.allow);
+    assert_string_equal(written(w->ctx, p, true), none);
+    assert_int_equal(bw_cedar_policies_write(w->ctx, p, &b), BW_EINVALID);
+    bw_cedar_policies_free(p);
 }
 
 /* Trees that no text means, and a form that would be too large, are refused; nothing is
