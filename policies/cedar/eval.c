@@ -300,6 +300,14 @@ static const char *op_in(bw_cedar__run *run, const bw_cedar_value *a,
     return NULL;
 }
 
+/* A Bool in place: a value made aside and copied whole would wait for its parts. */
+static void put_bool(bw_cedar_value *out, bool b)
+{
+    out->kind = BW_CEDAR__BOOL;
+    out->n = 0;
+    out->u.boolean = b;
+}
+
 /* ---- access ---- */
 /* The record that holds attributes of v, or NULL: a missing entity. *type_error when v
  * has none. */
@@ -367,7 +375,7 @@ static const char *op_tag(const bw_cedar__run *run, bw_cedar__ins ins,
     const bw_cedar_value *v =
         o ? bw_cedar__record_get(&o->tags, bw_cedar__text(key)) : NULL;
     if (ins == BW_CEDAR__I_HAS_TAG)
-        *a = bw_cedar__bool(v != NULL);
+        put_bool(a, v != NULL);
     else if (!v)
         return o ? "no such tag" : "tag of an entity that is in no store";
     else
@@ -384,10 +392,10 @@ static const char *op_order(bw_cedar__ins ins, bw_cedar_value *a,
     if (!ordered || a->kind != b->kind)
         return "comparison of values that have no order together";
     int64_t x = a->u.integer, y = b->u.integer;
-    *a = bw_cedar__bool(ins == BW_CEDAR__I_LT   ? x < y
-                        : ins == BW_CEDAR__I_LE ? x <= y
-                        : ins == BW_CEDAR__I_GT ? x > y
-                                                : x >= y);
+    put_bool(a, ins == BW_CEDAR__I_LT   ? x < y
+                : ins == BW_CEDAR__I_LE ? x <= y
+                : ins == BW_CEDAR__I_GT ? x > y
+                                        : x >= y);
     return NULL;
 }
 
@@ -409,10 +417,10 @@ static const char *op_sets(bw_cedar__run *run, bw_cedar__ins ins, bw_cedar_value
     if (a->kind != BW_CEDAR__SET ||
         (ins != BW_CEDAR__I_CONTAINS && b->kind != BW_CEDAR__SET))
         return "set operator on what is no set";
-    *a = bw_cedar__bool(
-        ins == BW_CEDAR__I_CONTAINS       ? bw_cedar__set_has(a, b, &run->steps)
-        : ins == BW_CEDAR__I_CONTAINS_ALL ? bw_cedar__set_has_all(a, b, &run->steps)
-                                          : bw_cedar__set_has_any(a, b, &run->steps));
+    put_bool(a, ins == BW_CEDAR__I_CONTAINS ? bw_cedar__set_has(a, b, &run->steps)
+                : ins == BW_CEDAR__I_CONTAINS_ALL
+                    ? bw_cedar__set_has_all(a, b, &run->steps)
+                    : bw_cedar__set_has_any(a, b, &run->steps));
     return NULL;
 }
 
@@ -427,7 +435,7 @@ static const char *op_binary(bw_cedar__run *run, bw_cedar__ins ins, bw_cedar_val
         yes = a->kind == b->kind &&
               (a->kind == BW_CEDAR__ENTITY ? bw_cedar__uid_eq(a->u.uid, b->u.uid)
                                            : bw_cedar__cmp(a, b, &run->steps) == 0);
-        *a = bw_cedar__bool(yes == (ins == BW_CEDAR__I_EQ));
+        put_bool(a, yes == (ins == BW_CEDAR__I_EQ));
         return NULL;
     case BW_CEDAR__I_LT:
     case BW_CEDAR__I_LE:
@@ -436,7 +444,7 @@ static const char *op_binary(bw_cedar__run *run, bw_cedar__ins ins, bw_cedar_val
         return op_order(ins, a, b);
     case BW_CEDAR__I_IN:
         why = op_in(run, a, b, NULL, &yes);
-        *a = bw_cedar__bool(!why && yes);
+        put_bool(a, !why && yes);
         return why;
     case BW_CEDAR__I_HAS_TAG:
     case BW_CEDAR__I_GET_TAG:
@@ -498,7 +506,7 @@ static const char *op_unary(bw_cedar__ins ins, bw_cedar_value *a)
     default:
         if (a->kind != BW_CEDAR__SET)
             return "set operator on what is no set";
-        *a = bw_cedar__bool(a->n == 0);
+        put_bool(a, a->n == 0);
         return NULL;
     }
 }
@@ -509,7 +517,7 @@ static const char *op_like(bw_cedar__run *run, bw_cedar_value *a,
     if (a->kind != BW_CEDAR__STRING)
         return "like on what is no String";
     run->steps += a->n / 16 + p->n;
-    *a = bw_cedar__bool(bw_cedar__pattern_match(p, bw_cedar__text(a)));
+    put_bool(a, bw_cedar__pattern_match(p, bw_cedar__text(a)));
     return NULL;
 }
 
@@ -546,13 +554,13 @@ static const char *run_value(bw_cedar__run *run, const bw_cedar__instr *in,
         return op_get(run, t, in->u.name, in->n);
     case BW_CEDAR__I_HAS:
         why = op_has(run, t, in->u.name, &found);
-        *t = bw_cedar__bool(found != NULL);
+        put_bool(t, found != NULL);
         return why;
     case BW_CEDAR__I_LIKE:
         return op_like(run, t, in->u.pattern);
     case BW_CEDAR__I_IS:
         why = op_is(t, in->u.name, &yes);
-        *t = bw_cedar__bool(yes);
+        put_bool(t, yes);
         return why;
     case BW_CEDAR__I_SET:
         *top = t + 1 - in->n;
@@ -571,7 +579,7 @@ static const char *run_value(bw_cedar__run *run, const bw_cedar__instr *in,
     case BW_CEDAR__I_IN_KNOWN:
         *top = t - 1;
         why = op_in(run, t - 1, t, in->u.lineage, &yes);
-        t[-1] = bw_cedar__bool(!why && yes);
+        put_bool(t - 1, !why && yes);
         return why;
     case BW_CEDAR__I_ERROR:
         return "unknown value";
@@ -596,7 +604,7 @@ static const char *run_control(bw_cedar__run *run, const bw_cedar__instr *in,
     case BW_CEDAR__I_HAS_STEP:
         why = op_has(run, t, in->u.name, &found);
         if (!why && !found) {
-            *t = bw_cedar__bool(false);
+            put_bool(t, false);
             *next = in->n;
         } else if (!why) {
             *t = *found;
@@ -605,7 +613,7 @@ static const char *run_control(bw_cedar__run *run, const bw_cedar__instr *in,
     case BW_CEDAR__I_IS_STEP:
         why = op_is(t, in->u.name, &same);
         if (!why && !same) {
-            *t = bw_cedar__bool(false);
+            put_bool(t, false);
             *next = in->n;
         }
         return why;

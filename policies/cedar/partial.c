@@ -13,14 +13,18 @@
     } while (0)
 
 enum {
-    POOL_BYTES_MAX = 64 << 20
-}; /* of one result: a store's largest sets, computed with */
+    POOL_BYTES_MAX =
+        64 << 20,     /* of one result: a store's largest sets, computed with */
+    TOGETHER_MAX = 16 /* attributes: each costs a walk through the residuals */
+};
 
 typedef struct partial {
     bw_cedar_residuals *r;
     bw_cedar__folder f;
     const bw_cedar_policies *set;
     bw_cedar__residual *items;
+    bw_cedar_value *values; /* room for one of each forbid; see take_open */
+    uint32_t sets;
 } partial;
 
 /* ---- the question ---- */
@@ -205,10 +209,83 @@ static bw_status fold_policy(partial *t, uint32_t i)
 }
 
 /* ---- all policies ---- */
+/* resource.a, when the open forbid asks no more than resource.a.contains(a value). */
+static const bw_cedar__expr *set_asked(const bw_cedar__residual *item)
+{
+    const bw_cedar__expr *e = item->expr;
+    bool one = item->forbid && e && !item->together && e->op == BW_CEDAR__CONTAINS &&
+               e->child[0]->op == BW_CEDAR__GET &&
+               e->child[0]->child[0]->op == BW_CEDAR__VAR &&
+               e->child[1]->op == BW_CEDAR__VALUE;
+    return one ? e->child[0] : NULL;
+}
+
+/* Of the forbids from number `first` on, those that ask the same set for a value: their
+ * values. */
+static uint32_t gather(partial *t, uint32_t first, bw_cedar_value *values)
+{
+    bw_str name = set_asked(&t->items[first])->u.names[0];
+    uint32_t n = 0;
+    for (uint32_t i = first; i < t->r->n; i++) {
+        const bw_cedar__expr *set = set_asked(&t->items[i]);
+        if (!set || !bw_str_eq(set->u.names[0], name))
+            continue;
+        values[n++] = t->items[i].expr->child[1]->u.value;
+        t->items[i].together = true;
+    }
+    t->f.run.steps += t->r->n - first;
+    return n;
+}
+
+/* set.containsAny(values): true when one of the forbids is, an error when all are. */
+static bw_status ask_together(partial *t, const bw_cedar__expr *set,
+                              bw_cedar_value *values, uint32_t n)
+{
+    bw_cedar__residual any = {0};
+    bw_cedar__expr *e, *x;
+    const bw_cedar__expr **child, **none;
+    TRY(bw_cedar__fold_node(&t->f, BW_CEDAR__CONTAINS_ANY, 0, 2, &e, &child));
+    TRY(bw_cedar__fold_node(&t->f, BW_CEDAR__VALUE, 0, 0, &x, &none));
+    x->u.value = (bw_cedar_value){.kind = BW_CEDAR__SET, .u.items = values};
+    x->u.value.n = bw_cedar__set_sort(values, n, &t->f.run.steps);
+    child[0] = set;
+    child[1] = x;
+    any.expr = e;
+    TRY(compile(t, &any));
+    t->r->open[1][t->r->nopen[1]++] = any.code;
+    return BW_OK;
+}
+
+/* What bw_cedar_residuals_allow runs of the open residual i. To it, it is all one which
+ * forbid denies, and packs hold many that come to whether the resource has a label, or
+ * falls under a regime: those are asked where the first of them stands. */
+static bw_status take_open(partial *t, uint32_t i)
+{
+    bw_cedar__residual *item = &t->items[i];
+    const bw_cedar__expr *set = set_asked(item);
+    uint32_t n = 0;
+    if (item->together)
+        return BW_OK;
+    if (set && t->sets < TOGETHER_MAX) {
+        t->sets++;
+        n = gather(t, i, t->values);
+    }
+    if (n > 1) {
+        bw_cedar_value *values = t->values;
+        t->values += n;
+        return ask_together(t, set, values, n);
+    }
+    t->r->open[item->forbid][t->r->nopen[item->forbid]++] = item->code;
+    return BW_OK;
+}
+
 static bw_status sum_up(partial *t)
 {
     bw_cedar_residuals *r = t->r;
     bool hope = false;
+    t->values = bw_arena_alloc(r->pool, r->n * sizeof *t->values);
+    if (!t->values)
+        return bw_fail_nomem(t->f.ctx);
     for (int forbid = 0; forbid < 2; forbid++) {
         r->open[forbid] = bw_arena_alloc(r->pool, r->n * sizeof *r->open[forbid]);
         if (!r->open[forbid])
@@ -217,7 +294,7 @@ static bw_status sum_up(partial *t)
     for (uint32_t i = 0; i < r->n; i++) {
         const bw_cedar__residual *item = &r->items[i];
         if (item->state == BW_CEDAR_RESIDUAL_OPEN)
-            r->open[item->forbid][r->nopen[item->forbid]++] = item->code;
+            TRY(take_open(t, i));
         else
             r->never |= item->forbid;
         r->always |= !item->forbid && item->state == BW_CEDAR_RESIDUAL_TRUE;

@@ -10,6 +10,7 @@ typedef struct bw_cedar__residual { /* of a policy whose state is not FALSE */
     uint32_t policy;
     uint8_t state; /* bw_cedar_residual_state */
     bool forbid;
+    bool together; /* allow asks it together with others: see partial.c */
     const bw_cedar__expr *expr; /* OPEN */
     const bw_cedar__code *code; /* OPEN: of expr as the one condition */
 } bw_cedar__residual;
@@ -32,7 +33,7 @@ struct bw_cedar_residuals {
     uint32_t n, npolicies;
     uint32_t counts[4];             /* by state; FALSE: all others */
     uint32_t stack_max;             /* of the codes */
-    const bw_cedar__code **open[2]; /* codes of open permits, of open forbids */
+    const bw_cedar__code **open[2]; /* what allow runs: open permits, open forbids */
     uint32_t nopen[2];
     bool always; /* a permit is TRUE */
     bool never;  /* a forbid is TRUE or errs, or no permit is TRUE or OPEN */

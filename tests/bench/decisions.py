@@ -1,5 +1,5 @@
 """What decisions cost, beside the reference engine (cedarpy) in the same run: single ones,
-kept and made anew, over 10 policies, 100 and the pack as it is, and the permitted set of a
+kept and made anew, over 10 policies, 100, the default set and all packs, and the permitted set of a
 collection, kept and made anew.
 
     python tests/bench/decisions.py [--classes 300] [--rounds 3] [--build DIR] [--write]
@@ -26,12 +26,14 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
 BUILD = os.environ.get("BW_BUILD", os.path.join(SOURCE, "build", "release"))
-SIZES = ((10, "10 policies"), (100, "100 policies"), (0, "the pack"))
+SIZES = ((10, "eu-baseline", "10 policies"), (100, "eu-baseline", "100 policies"),
+         (0, "eu-baseline", "eu-baseline"), (0, "all", "all packs"))
 
 
-def ours(build, classes, policies, world):
+def ours(build, classes, policies, packs, world):
     tool = os.path.join(build, "tests", "bw_decide_bench")
-    out = subprocess.run([tool, os.path.join(SOURCE, "policies", "packs"), str(classes), str(policies), world],
+    out = subprocess.run([tool, os.path.join(SOURCE, "policies", "packs"), str(classes), str(policies),
+                          packs, world],
                          check=True, capture_output=True, text=True).stdout
     return {row["what"]: row["ns"] for row in map(json.loads, out.splitlines())}
 
@@ -75,11 +77,11 @@ class Reference:
 
 def measure(args):
     table = []
-    for policies, name in SIZES:
+    for policies, packs, name in SIZES:
         mine, theirs = [], []
         for _ in range(args.rounds):
             with tempfile.NamedTemporaryFile(suffix=".json") as f:
-                mine.append(ours(args.build, args.classes, policies, f.name))
+                mine.append(ours(args.build, args.classes, policies, packs, f.name))
                 with open(f.name) as g:
                     reference = Reference(json.load(g))
             one = reference.one()

@@ -1,11 +1,11 @@
 /* What decisions cost: single ones and permitted sets, kept and made anew, over the
- * first pack and its catalogue. Prints a line of JSON for each: medians of many short
+ * packs and their catalogue. Prints a line of JSON for each: medians of many short
  * turns, in nanoseconds of CPU time a call (other work on the machine disturbs it
  * less). Judges nothing.
  *
- * Usage: bw_decide_bench PACKS_FOLDER [CLASSES [POLICIES [WORLD_FILE]]]
- * CLASSES: of the collection (300). POLICIES: so many of the pack's, again from the
- * start under other names when it has fewer (0: the pack as it is). WORLD_FILE gets the
+ * Usage: bw_decide_bench PACKS_FOLDER [CLASSES [POLICIES [SET [WORLD_FILE]]]]
+ * CLASSES: of the collection (300). SET: which packs (eu-baseline). POLICIES: so many of theirs, again from the
+ * start under other names when there are fewer (0: the set as it is). WORLD_FILE gets the
  * policies, schema, entities and one request a class with its answer, as JSON, so that
  * another engine can be asked the same. */
 #include "policies/authority.h"
@@ -148,9 +148,10 @@ static bw_str policies_of(bench *b, bw_str text, size_t n)
     return made;
 }
 
-static void open_authority(bench *b, char *packs, size_t npolicies)
+static void open_authority(bench *b, char *packs, const char *set, size_t npolicies)
 {
     bw_pack_source source = {read_pack, packs};
+    bw_str name = bw_str_c(set);
     must(b->world,
          bw_catalogue_parse(b->world, file(b->world, packs, "catalogue.json"),
                             (bw_str){NULL, 0}, &b->catalogue));
@@ -164,8 +165,8 @@ static void open_authority(bench *b, char *packs, size_t npolicies)
             "\"foreignShareSum\":\"2.0\",\"baaWith\":[],\"certs\":[]},\"parents\":[]}]"),
         .catalogue = b->catalogue,
         .at = {BW_STR("par1"), BW_STR("FR"), BW_STR("op"), &hds, &tee, 1, 1}};
-    must(b->world, bw_pack_compose(b->world, &source, &BW_STR("eu-baseline"), 1,
-                                   &b->options.policies));
+    must(b->world,
+         bw_pack_compose(b->world, &source, &name, 1, &b->options.policies));
     if (npolicies > 0)
         b->options.policies = policies_of(b, b->options.policies, npolicies);
     must(b->world, bw_authority_new(b->world, &b->options, &b->authority));
@@ -395,7 +396,7 @@ int main(int argc, char **argv)
 {
     if (argc < 2) {
         fprintf(stderr, "usage: bw_decide_bench PACKS_FOLDER [CLASSES [POLICIES "
-                        "[WORLD_FILE]]]\n");
+                        "[SET [WORLD_FILE]]]]\n");
         return 2;
     }
     long n = argc > 2 ? strtol(argv[2], NULL, 10) : 300;
@@ -403,7 +404,8 @@ int main(int argc, char **argv)
     b.n = n > 0 && n <= CLASSES_MAX ? (size_t)n : 300;
     make_classes(&b);
     long policies = argc > 3 ? strtol(argv[3], NULL, 10) : 0;
-    open_authority(&b, argv[1], policies > 0 ? (size_t)policies : 0);
+    open_authority(&b, argv[1], argc > 4 ? argv[4] : "eu-baseline",
+                   policies > 0 ? (size_t)policies : 0);
     bw_principal who;
     bw_question q;
     char id[24];
@@ -418,8 +420,8 @@ int main(int argc, char **argv)
     measure(&b, "decision, cold", decide_once, false, 200);
     measure(&b, "set, kept", set_once, true, 5000);
     measure(&b, "set, cold", set_once, false, b.n > 1000 ? 1 : 20);
-    if (argc > 4)
-        write_world(&b, &q, argv[4]);
+    if (argc > 5)
+        write_world(&b, &q, argv[5]);
     bw_authority_free(b.authority);
     bw_catalogue_free(b.catalogue);
     bw_ctx_free(b.ctx);

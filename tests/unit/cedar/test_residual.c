@@ -456,6 +456,70 @@ static void test_residual_allow__denies_when_a_forbid_errs(void **state)
     bw_cedar_entities_free(own);
 }
 
+/* Forbids that ask one set for a value are asked at once; what they deny stays. */
+static void test_residual_allow__asks_a_set_once(void **state)
+{
+    world *w = *state;
+    bw_cedar_request q = residual_request(w);
+    static const char text[] =
+        "permit(principal, action, resource);"
+        "forbid(principal, action, resource) when { resource.words.contains(\"q\") };"
+        "forbid(principal, action, resource) when { "
+        "resource.groups.contains(principal) };"
+        "forbid(principal, action, resource) when { resource.words.contains(\"y\") };"
+        "forbid(principal, action, resource) unless { resource.open || "
+        "resource.words.isEmpty() };"
+        "forbid(principal, action, resource) when { resource.words.contains(context.n) "
+        "};"
+        "forbid(principal, action, resource) when { "
+        "resource.groups.contains(Group::\"g\")"
+        " };";
+    static const bool allowed[] = {true, true,
+                                   false}; /* docs[2] has "y" and the group */
+    static const char *const ids[] = {"a", "b", "in"};
+    bw_cedar_policies *p = policies_of(w->ctx, text);
+    for (int conform = 0; conform < 2; conform++) {
+        bw_cedar_residuals *r = residuals_of(w, p, &q, conform);
+        assert_int_equal(bw_cedar_residuals_count(r, BW_CEDAR_RESIDUAL_OPEN), 6);
+        assert_int_equal(r->nopen[1], 3);
+        for (int i = 0; i < 3; i++) {
+            bw_cedar_entities *own = alone(w, w->schema, docs[i]);
+            bw_cedar_uid id = uid("Doc", ids[i]);
+            bool allow = !allowed[i];
+            assert_int_equal(bw_cedar_residuals_allow(w->ctx, r, own, &id, &allow),
+                             BW_OK);
+            assert_int_equal(allow, allowed[i]);
+            bw_cedar_entities_free(own);
+        }
+        bw_cedar_residuals_free(r);
+    }
+    bw_cedar_policies_free(p);
+}
+
+/* What is no set, or not there, denies as each of the forbids would. */
+static void test_residual_allow__denies_when_forbids_err_together(void **state)
+{
+    world *w = *state;
+    bw_cedar_request q = residual_request(w);
+    bw_cedar_policies *p = policies_of(
+        w->ctx,
+        "permit(principal, action, resource);"
+        "forbid(principal, action, resource) when { resource.note.contains(1) };"
+        "forbid(principal, action, resource) when { resource.note.contains(2) };");
+    bw_cedar_residuals *r = residuals_of(w, p, &q, false);
+    assert_int_equal(r->nopen[1], 1);
+    for (int i = 0; i < 2; i++) { /* without a note; with a text */
+        bw_cedar_entities *own = alone(w, w->schema, docs[i]);
+        bw_cedar_uid id = uid("Doc", i ? "b" : "a");
+        bool allow = true;
+        assert_int_equal(bw_cedar_residuals_allow(w->ctx, r, own, &id, &allow), BW_OK);
+        assert_false(allow);
+        bw_cedar_entities_free(own);
+    }
+    bw_cedar_residuals_free(r);
+    bw_cedar_policies_free(p);
+}
+
 /* The context may go once the residuals are made; the arena is left as it was. */
 static void test_residual_life__is_its_own(void **state)
 {
@@ -584,6 +648,8 @@ int main(void)
         residual_test(test_residual_finish__refuses_what_is_not_asked),
         residual_test(test_residual_store__speaks_of_the_resource_only),
         residual_test(test_residual_allow__denies_when_a_forbid_errs),
+        residual_test(test_residual_allow__asks_a_set_once),
+        residual_test(test_residual_allow__denies_when_forbids_err_together),
         residual_test(test_residual_life__is_its_own),
         residual_test(test_residual_steps__are_limited),
         residual_test(test_residual_threads__share_one),
