@@ -92,16 +92,19 @@ static bw_status country_gaps(gaps *g, size_t place)
     bw_status st = BW_OK;
     if (bw_str_is(bw_catalogue__level(g->c, code), "unknown")) {
         const char *zones = open_zones(g, place);
-        st = zones
-                 ? add(g, "localisation", code, nobody,
-                       TEXT("localisation rules of %.*s (%.*s)", S(code), S(name)),
-                       TEXT("zone world leaves it out, Country.localisation is "
-                            "\"unknown\"%s",
-                            zones),
-                       TEXT("/localisation/-: {\"country\":\"%.*s\",\"level\":\"...\","
-                            "\"laws\":[...]," ROW_END,
-                            S(code)))
-                 : bw_fail_nomem(g->ctx);
+        st =
+            zones
+                ? add(g, "localisation", code, nobody,
+                      TEXT("localisation rules of %.*s (%.*s)", S(code), S(name)),
+                      TEXT("zone world leaves it out, Country.localisation is "
+                           "\"unknown\"%s",
+                           zones),
+                      TEXT(
+                          "/localisation/-: {\"country\":\"%.*s\",\"level\":\"strict\"|"
+                          "\"copy\"|\"sectoral\"|\"conditional\"|\"none-known\","
+                          "\"laws\":[...]," ROW_END,
+                          S(code)))
+                : bw_fail_nomem(g->ctx);
     }
     if (st == BW_OK && bw_str_is(bw_catalogue__access(g->c, code), "unknown"))
         st = add(

@@ -234,7 +234,8 @@ static bool text_fits(const member *m, bw_str s)
     case CERTS:
         return is_name(s, false);
     case CODE:
-    case CODES: /* ZZ is the country that nobody knows (offers_facts.c), and lies nowhere */
+    case CODES: /* ZZ is the country that nobody knows (offers_facts.c), and lies
+                   nowhere */
         return letters(s, 2) && !bw_str_is(s, "ZZ");
     case ALPHA3:
         return letters(s, 3);
@@ -255,7 +256,19 @@ static bool text_fits(const member *m, bw_str s)
     return false;
 }
 
-static const char *wanted(const member *m)
+/* The words of a choice in quotes, with '|' between them, into out. */
+static const char *choices_of(const member *m, char *out, size_t size)
+{
+    size_t n = 0;
+    for (const char *const *w = m->choices; *w && n < size; w++)
+        n += (size_t)snprintf(out + n, size - n, "%s\"%s\"", w > m->choices ? "|" : "",
+                              *w);
+    if (m->flags & NULLABLE && n < size)
+        (void)snprintf(out + n, size - n, "|null");
+    return out;
+}
+
+static const char *wanted(const member *m, char *choices, size_t size)
 {
     switch (m->kind) {
     case TEXT:
@@ -291,7 +304,7 @@ static const char *wanted(const member *m)
     case CHOICE:
         break;
     }
-    return "another word (see the table of its members)";
+    return choices_of(m, choices, size);
 }
 
 /* The value, or the element of a list, that does not fit; NULL if all does. */
@@ -349,6 +362,7 @@ static bw_status check_present(bw_ctx *ctx, const bw_catalogue *c, const member 
 static bw_status check_members(bw_ctx *ctx, const bw_catalogue *c, int table,
                                const bw_json *row, bool removal)
 {
+    char choices[160];
     for (const bw_json *v = row->child; v; v = v->next) {
         const member *own = find(tables[table].members, v->key);
         const member *m = own ? own : find(common, v->key);
@@ -360,7 +374,8 @@ static bw_status check_members(bw_ctx *ctx, const bw_catalogue *c, int table,
                 ctx, c, v, "a removal has its key, source and date, and no facts");
         const bw_json *at = misfit(m, v);
         if (at)
-            return bw_catalogue__bad(ctx, c, at, "\"%s\" wants %s", m->name, wanted(m));
+            return bw_catalogue__bad(ctx, c, at, "\"%s\" wants %s", m->name,
+                                     wanted(m, choices, sizeof choices));
     }
     return BW_OK;
 }

@@ -43,9 +43,13 @@ static void put_facts(const bw_catalogue *c, bw_buf *b, bw_str name, bool remove
             if (!is_about(c, t, row, name))
                 continue;
             bw_json_sep(b);
-            bw_buf_printf(b, "{\"table\":\"%s\",\"from\":\"%s\",\"fact\":",
+            bw_buf_printf(b, "{\"table\":\"%s\",\"from\":\"%s\",",
                           bw_catalogue__table(t),
                           bw_catalogue__ours(c, row) ? "overlay" : "shipped");
+            if (t == BW_CAT_WORDS) /* the kind of a word is in its key alone */
+                bw_buf_printf(b, "\"kind\":\"%.*s\",",
+                              (int)strcspn(rows[i].key.ptr, "\n"), rows[i].key.ptr);
+            bw_buf_puts(b, "\"fact\":");
             bw_catalogue__put_row(b, row);
             bw_buf_putc(b, '}');
         }

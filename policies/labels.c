@@ -69,7 +69,8 @@ static bw_status bad_word(bw_ctx *ctx, const bw_catalogue *c, const char *member
     return bw_fail_at(ctx, BW_EINVALID, at,
                       near.len ? "%s: \"%.*s\" is not in the vocabulary; did you mean "
                                  "\"%.*s\"?"
-                               : "%s: \"%.*s\" is not in the vocabulary",
+                               : "%s: \"%.*s\" is not in the vocabulary "
+                                 "(`bailiwick catalogue show` lists it)",
                       member, (int)word.len, word.ptr, (int)near.len, near.ptr);
 }
 

@@ -23,7 +23,7 @@ static const char catalogue_usage[] =
     "overlay\n"
     "lies over the shipped catalogue; without it, the shipped catalogue alone.\n"
     "show: the facts in force about a place, or about all, each with origin, source, "
-    "date.\n"
+    "date;\n  without a name also the words that labels, keys and cells may use.\n"
     "gaps: what nobody knows and decisions could depend on, what happens meanwhile, "
     "and\n"
     "  where in an overlay the fact goes; DATA/entities.json is looked through as "
@@ -198,7 +198,27 @@ static void say_place(const bw_json *place)
         (void)puts(", not written down: empty");
 }
 
-/* A place with its facts; or all zones, and the facts that the operator put or took. */
+/* What labels, keys and cells may say: a line of words for each kind. */
+static void say_words(const bw_json *facts)
+{
+    bw_str last = {"", 0};
+    for (const bw_json *f = facts->child; f; f = f->next) {
+        const bw_json *kind = bw_json_get(f, "kind");
+        if (!kind)
+            continue;
+        bw_str word = bw_json_get(bw_json_get(f, "fact"), "word")->str;
+        if (!bw_str_eq(kind->str, last))
+            (void)printf("%s%.*s:", last.len ? "\n" : "", (int)kind->str.len,
+                         kind->str.ptr);
+        (void)printf(" %.*s", (int)word.len, word.ptr);
+        last = kind->str;
+    }
+    if (last.len)
+        (void)putchar('\n');
+}
+
+/* A place with its facts; or all zones and words, and the facts that the operator put
+ * or took. */
 static void say_shown(const bw_json *shown)
 {
     const bw_json *zones = bw_json_get(shown, "zones"), *v;
@@ -209,6 +229,8 @@ static void say_shown(const bw_json *shown)
             say_place(v);
     else
         say_place(shown);
+    if (zones)
+        say_words(bw_json_get(shown, "facts"));
     say_list(shown, "lies_in", "lies in");
     say_list(shown, "unwritten",
              "of these it lies in because nobody has written the list down");

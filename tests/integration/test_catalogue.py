@@ -52,6 +52,12 @@ def test_show__tells_a_list_unknown_but_for_one_decision(tmp_path):
     assert "allow, not written down: 1 countries by decisions alone\n" in run("show", "pdpl-sa-adequate", "--overlay", one).stdout
 
 
+def test_show__lists_the_words_of_labels_by_kind(tmp_path):
+    own = write(tmp_path / "o.json", {"schema": "bailiwick.catalogue/2", "vocabulary": {"hw": [{"word": "cooled", **SD}]}})
+    assert "\nhw: gpu tee\n" in run("show").stdout and "\nhw: cooled gpu tee\n" in run("show", "--overlay", own).stdout
+    assert "hw:" not in run("show", "US").stdout
+
+
 def test_show__guesses_a_misspelt_name():
     r = run("show", "Germany")
     assert r.returncode == 1 and 'did you mean "DE"?' in r.stderr and r.stdout == ""
@@ -61,7 +67,11 @@ def test_show__guesses_a_misspelt_name():
 def test_gaps__are_an_exit_status_of_their_own(tmp_path, overlay):
     r = run("gaps")
     assert r.returncode == 3 and "localisation: localisation rules of AD (Andorra)\n" in r.stdout
-    assert '  /localisation/-: {"country":"AD","level":"..."' in r.stdout
+    words = re.search(r'  /localisation/-: {"country":"AD","level":([^,]*),', r.stdout).group(1)
+    for word in words.split("|"):
+        assert run("check", write(tmp_path / "o.json", {"localisation": [{"country": "AD", "level": json.loads(word), **SD}]})).returncode == 0
+    no = run("check", write(tmp_path / "o.json", {"localisation": [{"country": "AD", "level": "lax", **SD}]}))
+    assert no.returncode == 1 and f'"level" wants {words}|null' in no.stderr
     listed = json.loads(run("gaps", "--json").stdout)
     assert {g["kind"] for g in listed} == {"zone", "localisation", "foreign-access", "confidence"}
     assert all(g["fact"] and g["why"] and g["put"] for g in listed)
