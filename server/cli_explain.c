@@ -403,6 +403,8 @@ static bw_status explain_here(bw_ctx *ctx, const ask *a, bw_policy_bench *bench,
     if (s == BW_OK)
         s = bw_v1_question_parse(ctx, bench->catalogue, v, NULL, bench->at.id, &q);
     if (s == BW_OK)
+        s = bw_v1_question_fits(ctx, &q);
+    if (s == BW_OK)
         s = bw_key_record_parse(ctx, bw_json_get(v, "principal"), &who);
     if (s != BW_OK)
         return s;

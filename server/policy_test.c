@@ -14,14 +14,6 @@ bw_status policy_test_wants(bw_ctx *ctx, const bw_json *v, const char *what)
     return at ? bw_fail_at(ctx, BW_EINVALID, at, "%s", what) : BW_ENOMEM;
 }
 
-/* A failure about something in the file that has no pointer of its own. */
-bw_status policy_test_within(bw_ctx *ctx, bw_status s, const char *where)
-{
-    const char *why = bw_arena_printf(ctx, "%s", bw_ctx_message(ctx));
-    const char *at = bw_arena_printf(ctx, "%s%s", where, bw_ctx_pointer(ctx));
-    return why && at ? bw_fail_at(ctx, s, at, "%s", why) : bw_fail_nomem(ctx);
-}
-
 /* ---- the file ---- */
 
 static bw_status read_pack(test_file *t, const bw_json *v, bw_str *out)
@@ -31,7 +23,7 @@ static bw_status read_pack(test_file *t, const bw_json *v, bw_str *out)
                       : BW_ENOTFOUND;
     if (s == BW_ENOTFOUND)
         return policy_test_wants(t->ctx, v, "no pack or set of that name is installed");
-    return s == BW_EINVALID ? policy_test_within(t->ctx, s, bw_json_pointer(t->ctx, v)) : s;
+    return s == BW_EINVALID ? bw_v1_within(t->ctx, s, bw_json_pointer(t->ctx, v)) : s;
 }
 
 /* A path in a test file is seen from that file. */
@@ -54,7 +46,7 @@ static bw_status part_parses(test_file *t, const bw_json *v, bw_str text)
     bw_cedar_policies *p;
     bw_status s = bw_cedar_policies_parse(t->ctx, text, &p);
     if (s != BW_OK)
-        return s == BW_ENOMEM ? s : policy_test_within(t->ctx, s, bw_json_pointer(t->ctx, v));
+        return s == BW_ENOMEM ? s : bw_v1_within(t->ctx, s, bw_json_pointer(t->ctx, v));
     bw_cedar_policies_free(p);
     return BW_OK;
 }
@@ -121,7 +113,7 @@ static bw_status authority_of(test_file *t)
         overlay = own->raw;
     s = bw_catalogue_parse(t->ctx, t->o->pack.catalogue, overlay, &t->catalogue);
     if (s != BW_OK)
-        return policy_test_within(t->ctx, s, own ? "/catalogue" : "");
+        return bw_v1_within(t->ctx, s, own ? "/catalogue" : "");
     own = bw_json_get_value(t->root, "entities");
     if (own)
         entities = own->raw;

@@ -158,7 +158,7 @@ static bw_status case_class(test_file *t, const bw_json *v, test_case *c)
     bw_labels set;
     bw_status s = bw_labels_parse(t->ctx, t->catalogue, v, c->principal.tenant, &set);
     if (s == BW_EINVALID) /* its pointer begins at the label set */
-        s = policy_test_within(t->ctx, s, bw_json_pointer(t->ctx, v));
+        s = bw_v1_within(t->ctx, s, bw_json_pointer(t->ctx, v));
     if (s == BW_OK)
         s = bw_labels_canonical(t->ctx, &set, &c->label_text);
     if (s == BW_OK)

@@ -32,7 +32,6 @@ typedef struct test_case {
 /* policy_test.c: BW_EINVALID about this value of the file. */
 BW_MUST_USE bw_status policy_test_wants(bw_ctx *ctx, const bw_json *v, const char *what);
 /* A failure about something in the file that has no pointer of its own. */
-BW_MUST_USE bw_status policy_test_within(bw_ctx *ctx, bw_status s, const char *where);
 
 /* policy_test_case.c */
 BW_MUST_USE bw_status policy_test_place(test_file *t, const bw_json *v, bw_place *out);

@@ -57,6 +57,10 @@ typedef struct bw_v1_question {
 BW_MUST_USE bw_status bw_v1_question_parse(bw_ctx *ctx, const bw_catalogue *catalogue,
                                            const bw_json *v, const bw_caller *self,
                                            bw_str cell_id, bw_v1_question *out);
+/* The error of before, with a pointer that begins at this one. */
+BW_MUST_USE bw_status bw_v1_within(bw_ctx *ctx, bw_status s, const char *where);
+/* Whether the action is one on what the question is about; BW_EINVALID tells what it wants. */
+BW_MUST_USE bw_status bw_v1_question_fits(bw_ctx *ctx, const bw_v1_question *q);
 /* By these policies; a collection may be named by an alias. */
 BW_MUST_USE bw_status bw_v1_decide(bw_request *r, bw_authority *a, const bw_v1_question *q,
                                    bw_decision *d);

@@ -258,6 +258,8 @@ static bw_status read_question(asked *x)
                                  r->server->config.cell_id, &x->q);
     if (s == BW_OK)
         s = stored ? stored_class(x, class, point) : mean_collection(x);
+    if (s == BW_OK)
+        s = bw_v1_question_fits(r->ctx, &x->q);
     if (s == BW_OK && !stored)
         s = own_tenant(x);
     return s == BW_OK ? whose_words(x) : s;

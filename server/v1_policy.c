@@ -5,6 +5,8 @@
  * dry run's, which needs Admin. */
 #include "v1_ingest.h"
 
+#include <stdio.h>
+
 bw_status bw_v1_need_policies(bw_request *r)
 {
     return r->server->authority
@@ -71,8 +73,8 @@ static bw_status put_findings(bw_request *r, bw_str text, bw_buf *b)
         const bw_cedar_finding *f = &found.findings[i];
         const char *line = bw_cedar_finding_text(r->ctx, p, f);
         bw_json_sep(b);
-        bw_buf_printf(b, "{\"line\":%zu,\"column\":%zu,\"warning\":%s,\"message\":", f->line,
-                      f->column, f->warning ? "true" : "false");
+        bw_buf_printf(b, "{\"line\":%zu,\"column\":%zu,\"warning\":%s,\"message\":",
+                      f->line, f->column, f->warning ? "true" : "false");
         bw_json_put_str(b, bw_str_c(line ? line : ""));
         bw_buf_putc(b, '}');
     }
@@ -203,6 +205,13 @@ static bw_status parse_who(bw_ctx *ctx, const bw_json *v, const bw_caller *self,
     return s;
 }
 
+bw_status bw_v1_within(bw_ctx *ctx, bw_status s, const char *where)
+{
+    const char *why = bw_arena_printf(ctx, "%s", bw_ctx_message(ctx));
+    const char *at = bw_arena_printf(ctx, "%s%s", where, bw_ctx_pointer(ctx));
+    return why && at ? bw_fail_at(ctx, s, at, "%s", why) : bw_fail_nomem(ctx);
+}
+
 static bw_status parse_what(bw_ctx *ctx, const bw_catalogue *catalogue,
                             const bw_json *v, bw_str cell_id, bw_v1_question *out)
 {
@@ -217,6 +226,8 @@ static bw_status parse_what(bw_ctx *ctx, const bw_catalogue *catalogue,
     if (labels) {
         bw_status s =
             bw_labels_parse(ctx, catalogue, labels, out->principal.tenant, &set);
+        if (s == BW_EINVALID) /* its pointer begins at the label set */
+            return bw_v1_within(ctx, s, bw_json_pointer(ctx, labels));
         if (s == BW_OK)
             s = bw_labels_canonical(ctx, &set, &out->label_text);
         if (s == BW_OK)
@@ -250,6 +261,32 @@ static bw_status parse_what_if(bw_ctx *ctx, const bw_json *v, bw_v1_question *ou
     return s;
 }
 
+static bw_status bad_action(bw_ctx *ctx, const bw_json *at)
+{
+    char all[256];
+    size_t n = 0;
+    for (int a = 0; a < BW_ACTION_COUNT && n < sizeof all; a++)
+        n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", a ? ", " : "",
+                              bw_action_name((bw_action)a));
+    return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, at),
+                      "wants an action, one of %s", all);
+}
+
+bw_status bw_v1_question_fits(bw_ctx *ctx, const bw_v1_question *q)
+{
+    bw_action a = q->q.action;
+    const char *about = a == BW_ACTION_MANAGE_COLLECTION ? "Collection"
+                        : a == BW_ACTION_READ_AUDIT || a == BW_ACTION_ADMIN ? "Node"
+                                                                            : NULL;
+    if (about ? q->kind && strcmp(q->kind, about) == 0 : !q->kind)
+        return BW_OK;
+    return bw_fail_at(ctx, BW_EINVALID, "/action", "%s is decided about %s",
+                      bw_action_name(a),
+                      !about            ? "a class of data: say labels, class or point"
+                      : about[0] == 'C' ? "a collection: say collection"
+                                        : "the cell: say cell");
+}
+
 bw_status bw_v1_question_parse(bw_ctx *ctx, const bw_catalogue *catalogue,
                                const bw_json *v, const bw_caller *self, bw_str cell_id,
                                bw_v1_question *out)
@@ -265,8 +302,7 @@ bw_status bw_v1_question_parse(bw_ctx *ctx, const bw_catalogue *catalogue,
     if (s == BW_OK)
         s = bw_v1_string(ctx, v, "action", &action);
     if (s == BW_OK && (!action.ptr || !bw_action_parse(action, &out->q.action)))
-        s = bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v),
-                       "wants an action such as Query or Store");
+        s = bad_action(ctx, bw_json_get(v, "action") ? bw_json_get(v, "action") : v);
     if (s == BW_OK)
         s = parse_who(ctx, v, self, out);
     if (s == BW_OK)

@@ -190,13 +190,15 @@ def test_explain__a_past_refusal(cell):
 
 
 @pytest.mark.parametrize("body, pointer", [
-    ({}, ""), ({"action": "Fly", "cell": True}, ""), ({"action": "Query"}, ""), ({"action": "Query", "labels": 3}, None),
+    ({}, ""), ({"action": "Fly", "cell": True}, "/action"), ({"action": "Query"}, ""), ({"action": "Query", "labels": 3}, "/labels"),
+    ({"action": "Query", "collection": "docs"}, "/action"), ({"action": "Query", "cell": True}, "/action"), ({"action": "Admin", "labels": OPEN}, "/action"),
+    ({"action": "ManageCollection", "cell": True}, "/action"), ({"action": "Admin", "collection": "docs"}, "/action"),
     ({"action": "Query", "labels": OPEN, "cell": True}, ""), ({"action": "Query", "class": "xyz"}, "/class"), ({"action": "Query", "class": 7}, "/class"),
     ({"action": "Query", "class": "ab" * 32, "labels": OPEN}, ""), ({"action": "Query", "point": 1}, "/collection"),
     ({"action": "Query", "collection": "docs", "point": []}, "/point"), ({"action": "Query", "collection": 5, "point": 1}, "/collection"),
     ({"action": "Query", "labels": OPEN, "changes_max": 9}, "/changes_max"), ({"action": "Query", "labels": OPEN, "nope": 1}, "/nope"),
     ({"action": "Query", "labels": OPEN, "purpose": "support"}, "/purpose"), ({"action": "Query", "labels": OPEN, "dest": {"id": "x"}}, "/dest"),
-    ({"action": "Query", "labels": dict(OPEN, regimes=["nope"])}, None), ({"action": "Query", "cell": False}, "/cell"),
+    ({"action": "Query", "labels": dict(OPEN, regimes=["nope"])}, "/labels/regimes"), ({"action": "Query", "cell": False}, "/cell"),
 ])
 def test_explain__refuses_what_it_does_not_know(cell, body, pointer):
     r = cell.post("/v1/explain", body, key=cell.low)
