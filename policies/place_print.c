@@ -296,8 +296,9 @@ static void say_out(bw_buf *b, const bw_plan *plan, bool offers)
                 count_rules(rules, &g->offers[i].out, b);
             }
     }
-    bw_buf_printf(b, "\n%zu %s out, by rule (one may be out by several):\n", n,
-                  offers ? "offers in the other regions are" : "regions are");
+    if (n)
+        bw_buf_printf(b, "\n%zu %s out, by rule (one may be out by several):\n", n,
+                      offers ? "offers in the other regions are" : "regions are");
     say_rules(b, rules);
     bw_map_free(rules);
 }
