@@ -457,6 +457,42 @@ def test_disk_full__writes_are_absent_and_all_recovers(tmp_path):
         subprocess.run(["umount", "-l", disk], check=False)
 
 
+def test_disk_full__keeps_rules_and_register_whole(tmp_path):
+    """No room: no rule and no class is half taken over; room again: all goes on, and the log still replays."""
+    disk = small_disk(tmp_path)
+    if not disk:
+        pytest.skip("needs the right to mount a tmpfs")
+    try:
+        with Cell(dev=False, country="FR", operator="eucloud", data=disk + "/cell") as c:
+            key = c.key_add("ana", "acme", roles=["editor"], clearance=3, purposes=["payroll"], labels=LABELS)
+            assert c.put("/collections/x", {"vectors": {"size": 2, "distance": "Dot"}}, key=key).status == 200
+            before = c.get("/v1/policies").json()
+            put = lambda n: c.put("/v1/policies", {"policies": before["policies"] + "// %d\n" % n * (n * 20000)})
+            point = lambda n: c.put("/collections/x/points?wait=true", {"points": [
+                {"id": n, "vector": [1, 1], "payload": {"_labels": dict(LABELS, sensitivity=n)}}]}, key=key)
+            with open(disk + "/ballast", "wb", buffering=0) as f:
+                with pytest.raises(OSError):
+                    while True:
+                        f.write(b"x" * 4096)
+            for n in (1, 2, 3):
+                assert put(n).status in (503, 507)
+                for r in (point(n), c.put("/v1/entities", {"entities": []})):
+                    assert r.status in (200, 503, 507), r
+            now = c.get("/v1/policies")
+            assert now.status in (503, 507) or (now.json()["digest"], now.json()["version"]) == (before["digest"], before["version"])
+            os.unlink(disk + "/ballast")
+            for n in (1, 2, 3):
+                assert (put(n).status, point(n).status) == (200, 200)
+            c.kill9()
+            c.start()
+            assert c.post("/collections/x/points/count", {}, key=key).status == 200
+            assert c.get("/v1/policies").json()["policies"].count("// 3\n") == 60000
+            r = c.cli("policy", "replay", "--self", "--data", c.data)
+            assert r.returncode == 0 and " 0 not" in r.stdout, r.stdout + r.stderr
+    finally:
+        subprocess.run(["umount", "-l", disk], check=False)
+
+
 def test_facts__the_operators_own_reach_serve_and_commands(tmp_path):
     """catalogue.json and entities.json of the data folder: new words and legal entities."""
     data = tmp_path / "d"
