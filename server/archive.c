@@ -87,31 +87,6 @@ bw_status bw_archive_get(bw_ctx *ctx, const char *dir, bw_archive_kind kind, bw_
 
 /* ---- facts ---- */
 
-static void put_words(bw_buf *b, const char *key, const bw_str *w, size_t n)
-{
-    bw_json_put_key(b, key);
-    bw_buf_putc(b, '[');
-    for (size_t i = 0; i < n; i++) {
-        bw_json_sep(b);
-        bw_json_put_str(b, w[i]);
-    }
-    bw_buf_putc(b, ']');
-}
-
-static void put_cell(bw_buf *b, const bw_place *p)
-{
-    bw_json_put_key(b, "cell");
-    bw_buf_puts(b, "{\"id\":");
-    bw_json_put_str(b, p->id);
-    bw_json_put_key(b, "country");
-    bw_json_put_str(b, p->country);
-    bw_json_put_key(b, "operator");
-    bw_json_put_str(b, p->operator_id);
-    put_words(b, "certs", p->certs, p->ncerts);
-    put_words(b, "hw", p->hw, p->nhw);
-    bw_buf_putc(b, '}');
-}
-
 bw_status bw_facts_keep(bw_ctx *ctx, const char *dir, const bw_facts *f,
                         char out[BW_DIGEST_TEXT + 1])
 {
@@ -136,7 +111,7 @@ bw_status bw_facts_keep(bw_ctx *ctx, const char *dir, const bw_facts *f,
         s = bw_archive_keep(ctx, dir, parts[i].kind, parts[i].text, hex);
         bw_json_put_str(&b, bw_str_c(hex));
     }
-    put_cell(&b, &f->cell);
+    bw_v1_put_place(&b, "cell", &f->cell);
     bw_buf_puts(&b, "}\n");
     if (s == BW_OK)
         s = b.failed ? bw_fail_nomem(ctx)
@@ -154,26 +129,6 @@ static bw_status get_part(bw_ctx *ctx, const char *dir, bw_archive_kind kind,
     return s == BW_OK && hex.ptr ? bw_archive_get(ctx, dir, kind, hex, out) : s;
 }
 
-static bw_status get_cell(bw_ctx *ctx, const bw_json *v, bw_place *out)
-{
-    bw_words certs = {NULL, 0}, hw = {NULL, 0};
-    memset(out, 0, sizeof *out);
-    bw_status s = bw_v1_string(ctx, v, "id", &out->id);
-    if (s == BW_OK)
-        s = bw_v1_string(ctx, v, "country", &out->country);
-    if (s == BW_OK)
-        s = bw_v1_string(ctx, v, "operator", &out->operator_id);
-    if (s == BW_OK)
-        s = bw_v1_strings(ctx, v, "certs", &certs);
-    if (s == BW_OK)
-        s = bw_v1_strings(ctx, v, "hw", &hw);
-    out->certs = certs.items;
-    out->ncerts = certs.n;
-    out->hw = hw.items;
-    out->nhw = hw.n;
-    return s;
-}
-
 bw_status bw_facts_get(bw_ctx *ctx, const char *dir, bw_str digest, bw_facts *out)
 {
     bw_str text;
@@ -189,5 +144,5 @@ bw_status bw_facts_get(bw_ctx *ctx, const char *dir, bw_str digest, bw_facts *ou
         s = get_part(ctx, dir, BW_ARCHIVE_CATALOGUE, root, "overlay", &out->overlay);
     if (s == BW_OK)
         s = get_part(ctx, dir, BW_ARCHIVE_ENTITIES, root, "entities", &out->entities);
-    return s == BW_OK ? get_cell(ctx, bw_json_get(root, "cell"), &out->cell) : s;
+    return s == BW_OK ? bw_v1_place(ctx, bw_json_get(root, "cell"), &out->cell) : s;
 }

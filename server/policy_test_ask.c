@@ -3,33 +3,10 @@
 
 enum { ASK_CASES = 500 };
 
-static void put_words(bw_buf *b, const char *key, const bw_str *w, size_t n)
-{
-    bw_json_put_key(b, key);
-    bw_buf_putc(b, '[');
-    for (size_t i = 0; i < n; i++) {
-        bw_json_sep(b);
-        bw_json_put_str(b, w[i]);
-    }
-    bw_buf_putc(b, ']');
-}
-
 static void put_text(bw_buf *b, const char *key, bw_str s)
 {
     bw_json_put_key(b, key);
     bw_json_put_str(b, s);
-}
-
-static void ask_place(bw_buf *b, const char *key, const bw_place *p)
-{
-    bw_json_put_key(b, key);
-    bw_buf_putc(b, '{');
-    put_text(b, "id", p->id);
-    put_text(b, "country", p->country);
-    put_text(b, "operator", p->operator_id);
-    put_words(b, "certs", p->certs, p->ncerts);
-    put_words(b, "hw", p->hw, p->nhw);
-    bw_buf_putc(b, '}');
 }
 
 static void ask_subject(bw_buf *b, const test_case *c)
@@ -61,16 +38,16 @@ static bw_status ask_put(test_file *t, const bw_json *v, bw_buf *b)
     put_text(b, "seat", c.principal.seat);
     bw_json_put_key(b, "clearance");
     bw_json_put_u64(b, c.principal.clearance);
-    put_words(b, "roles", c.principal.roles, c.principal.nroles);
+    bw_v1_put_words(b, "roles", c.principal.roles, c.principal.nroles);
     bw_buf_putc(b, '}');
     put_text(b, "action", bw_str_c(bw_action_name(c.q.action)));
     ask_subject(b, &c);
     put_text(b, "purpose", c.q.purpose);
-    put_words(b, "safeguards", c.q.safeguards, c.q.nsafeguards);
+    bw_v1_put_words(b, "safeguards", c.q.safeguards, c.q.nsafeguards);
     if (c.q.dest)
-        ask_place(b, "dest", c.q.dest);
+        bw_v1_put_place(b, "dest", c.q.dest);
     if (c.q.at || bw_json_get_value(t->root, "cell"))
-        ask_place(b, "at", c.q.at ? c.q.at : &t->cell);
+        bw_v1_put_place(b, "at", c.q.at ? c.q.at : &t->cell);
     if (c.q.now_ns) {
         bw_time_format(c.q.now_ns, when);
         put_text(b, "now", bw_str_c(when));

@@ -26,34 +26,22 @@ bw_status policy_test_place(test_file *t, const bw_json *v, bw_place *out)
 {
     static const char *const members[] = {"country", "operator", "certs",
                                           "hw",      "id",       NULL};
-    bw_words certs = {NULL, 0}, hw = {NULL, 0};
     const bw_json *o;
+    bw_str name;
     bw_place p;
-    memset(&p, 0, sizeof p);
-    bw_status s = named(t, v, t->places, "place", &p.id, &o);
-    bool has_id = p.id.ptr != NULL;
-    if (s == BW_OK && has_id && bw_json_get(o, "id"))
+    bw_status s = named(t, v, t->places, "place", &name, &o);
+    if (s == BW_OK && name.ptr && bw_json_get(o, "id"))
         s = policy_test_wants(t->ctx, bw_json_get(o, "id"), "the name is the id");
     if (s == BW_OK)
         s = bw_v1_members(t->ctx, o, members);
-    if (s == BW_OK && !has_id)
-        s = bw_v1_string(t->ctx, o, "id", &p.id);
     if (s == BW_OK)
-        s = bw_v1_string(t->ctx, o, "country", &p.country);
-    if (s == BW_OK)
-        s = bw_v1_string(t->ctx, o, "operator", &p.operator_id);
-    if (s == BW_OK)
-        s = bw_v1_strings(t->ctx, o, "certs", &certs);
-    if (s == BW_OK)
-        s = bw_v1_strings(t->ctx, o, "hw", &hw);
+        s = bw_v1_place(t->ctx, o, &p);
     if (s != BW_OK)
         return s;
+    if (name.ptr)
+        p.id = name;
     if (p.id.len == 0 || !p.country.ptr || !p.operator_id.ptr)
         return policy_test_wants(t->ctx, o, "a place wants an id, country and operator");
-    p.certs = certs.items;
-    p.ncerts = certs.n;
-    p.hw = hw.items;
-    p.nhw = hw.n;
     *out = p;
     return BW_OK;
 }

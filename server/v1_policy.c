@@ -134,31 +134,17 @@ static bw_status parse_dest(bw_ctx *ctx, const bw_json *v, bw_place *out)
 {
     static const char *const allowed[] = {"id",    "country", "operator",
                                           "certs", "hw",      NULL};
-    bw_words certs = {NULL, 0}, hw = {NULL, 0};
-    memset(out, 0, sizeof *out);
     if (v->kind != BW_JSON_OBJECT)
         return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v), "wants an object");
     bw_status s = bw_v1_members(ctx, v, allowed);
     if (s == BW_OK)
-        s = bw_v1_string(ctx, v, "id", &out->id);
-    if (s == BW_OK)
-        s = bw_v1_string(ctx, v, "country", &out->country);
-    if (s == BW_OK)
-        s = bw_v1_string(ctx, v, "operator", &out->operator_id);
-    if (s == BW_OK)
-        s = bw_v1_strings(ctx, v, "certs", &certs);
-    if (s == BW_OK)
-        s = bw_v1_strings(ctx, v, "hw", &hw);
+        s = bw_v1_place(ctx, v, out);
     if (s != BW_OK)
         return s;
-    if (!out->id.ptr || !out->country.ptr || !out->operator_id.ptr)
-        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v),
-                          "id, country and operator must be said");
-    out->certs = certs.items;
-    out->ncerts = certs.n;
-    out->hw = hw.items;
-    out->nhw = hw.n;
-    return BW_OK;
+    return out->id.ptr && out->country.ptr && out->operator_id.ptr
+               ? BW_OK
+               : bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v),
+                            "id, country and operator must be said");
 }
 
 /* Whose question it is: the caller's own, or (dry run) a written-down principal's. */
@@ -316,23 +302,12 @@ bw_status bw_v1_question_parse(bw_ctx *ctx, const bw_catalogue *catalogue,
     return s == BW_OK && !self ? parse_what_if(ctx, v, out) : s;
 }
 
-static void put_names(bw_buf *b, const char *key, const bw_str *names, size_t n)
-{
-    bw_json_put_key(b, key);
-    bw_buf_putc(b, '[');
-    for (size_t i = 0; i < n; i++) {
-        bw_json_sep(b);
-        bw_json_put_str(b, names[i]);
-    }
-    bw_buf_putc(b, ']');
-}
-
 void bw_v1_put_decision(bw_buf *b, const bw_decision *d)
 {
     bw_json_put_key(b, "decision");
     bw_buf_puts(b, d->allow ? "\"allow\"" : "\"deny\"");
-    put_names(b, "policies", d->policies, d->npolicies);
-    put_names(b, "errors", d->errors, d->nerrors);
+    bw_v1_put_words(b, "policies", d->policies, d->npolicies);
+    bw_v1_put_words(b, "errors", d->errors, d->nerrors);
 }
 
 /* A collection is meant by an alias as the gate means it. */

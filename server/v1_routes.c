@@ -113,3 +113,48 @@ bw_status bw_v1_done(bw_request *r, bw_response *response)
 {
     return response->body.failed ? bw_fail_nomem(r->ctx) : BW_OK;
 }
+
+bw_status bw_v1_place(bw_ctx *ctx, const bw_json *object, bw_place *out)
+{
+    bw_words certs = {NULL, 0}, hw = {NULL, 0};
+    memset(out, 0, sizeof *out);
+    bw_status s = bw_v1_string(ctx, object, "id", &out->id);
+    if (s == BW_OK)
+        s = bw_v1_string(ctx, object, "country", &out->country);
+    if (s == BW_OK)
+        s = bw_v1_string(ctx, object, "operator", &out->operator_id);
+    if (s == BW_OK)
+        s = bw_v1_strings(ctx, object, "certs", &certs);
+    if (s == BW_OK)
+        s = bw_v1_strings(ctx, object, "hw", &hw);
+    out->certs = certs.items;
+    out->ncerts = certs.n;
+    out->hw = hw.items;
+    out->nhw = hw.n;
+    return s;
+}
+
+void bw_v1_put_words(bw_buf *b, const char *key, const bw_str *words, size_t n)
+{
+    bw_json_put_key(b, key);
+    bw_buf_putc(b, '[');
+    for (size_t i = 0; i < n; i++) {
+        bw_json_sep(b);
+        bw_json_put_str(b, words[i]);
+    }
+    bw_buf_putc(b, ']');
+}
+
+void bw_v1_put_place(bw_buf *b, const char *key, const bw_place *p)
+{
+    bw_json_put_key(b, key);
+    bw_buf_puts(b, "{\"id\":");
+    bw_json_put_str(b, p->id);
+    bw_json_put_key(b, "country");
+    bw_json_put_str(b, p->country);
+    bw_json_put_key(b, "operator");
+    bw_json_put_str(b, p->operator_id);
+    bw_v1_put_words(b, "certs", p->certs, p->ncerts);
+    bw_v1_put_words(b, "hw", p->hw, p->nhw);
+    bw_buf_putc(b, '}');
+}
