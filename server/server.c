@@ -13,8 +13,8 @@
  *
  * Opened in that order, closed in reverse. */
 #include "server.h"
-#include "../policies/pack_set.h"
 #include "../ingest/encoder.h"
+#include "../policies/pack_set.h"
 #include "files.h"
 #include "labelling.h"
 #include "secrets.h"
@@ -175,6 +175,22 @@ static bw_status optional_file(bw_ctx *ctx, const char *dir, bw_str named,
     return st == BW_ENOTFOUND && named.len == 0 ? BW_OK : st;
 }
 
+/* A fault that is not the shipped catalogue's gets the name of the operator's file. */
+static bw_status name_overlay(bw_ctx *ctx, const bw_config *c, const bw_pack *pack)
+{
+    bw_catalogue *shipped = NULL;
+    bw_str file = c->catalogue_file.len ? c->catalogue_file : BW_STR("catalogue.json");
+    const char *at = bw_arena_printf(ctx, "%s", bw_ctx_pointer(ctx));
+    const char *why = bw_arena_printf(ctx, "%s", bw_ctx_message(ctx));
+    if (!at || !why)
+        return bw_fail_nomem(ctx);
+    bw_status s = bw_catalogue_parse(ctx, pack->catalogue, (bw_str){NULL, 0}, &shipped);
+    bw_catalogue_free(shipped);
+    return s ? s
+             : bw_fail_at(ctx, BW_EINVALID, at, "%.*s: %s", (int)file.len, file.ptr,
+                          why);
+}
+
 bw_status bw_facts_open(bw_ctx *ctx, const bw_config *c, const char *dir, bw_pack *pack,
                         bw_catalogue **catalogue, bw_str *entities)
 {
@@ -186,7 +202,7 @@ bw_status bw_facts_open(bw_ctx *ctx, const bw_config *c, const char *dir, bw_pac
         s = optional_file(ctx, dir, c->entities_file, "entities.json", entities);
     if (s == BW_OK)
         s = bw_catalogue_parse(ctx, pack->catalogue, pack->overlay, catalogue);
-    return s;
+    return s == BW_EINVALID && pack->overlay.ptr ? name_overlay(ctx, c, pack) : s;
 }
 
 static bool holds_sets(const char *folder)

@@ -510,3 +510,15 @@ def test_facts__the_operators_own_reach_serve_and_commands(tmp_path):
         r = c.post("/v1/authorize", {"action": "Query", "labels": dict(LABELS, purposes=["own-purpose"])}, key=key,
                    headers={"x-bailiwick-purpose": "own-purpose"})
         assert r.status == 200, r
+
+
+@pytest.mark.parametrize("text, says", [('{"x": 1}', "/x: %s: catalogue overlay: unknown member"), ("{", "%s: JSON: expected")])
+def test_facts__a_faulty_overlay_is_named(tmp_path, text, says):
+    data, own = tmp_path / "d", tmp_path / "own.json"
+    assert run("init", "--data", data, "--admin-key-file", tmp_path / "k", *PLACE).returncode == 0
+    own.write_text(text)
+    r = run("serve", "--data", data, "--listen", "127.0.0.1:0", "--set", f"policies.catalogue={own}")
+    assert r.returncode == 1 and says % own in r.stderr, r.stderr
+    (data / "catalogue.json").write_text(text)
+    r = run("serve", "--data", data, "--listen", "127.0.0.1:0")
+    assert r.returncode == 1 and says % "catalogue.json" in r.stderr, r.stderr
