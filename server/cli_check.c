@@ -77,7 +77,7 @@ int bw_cli_audit(int argc, char **argv)
         code = bw_cli_fail(ctx, "audit verify");
     } else {
         sodium_bin2hex(hex, sizeof hex, rep.head, sizeof rep.head);
-        (void)printf("%llu events in %llu files hold; head %llu:%s\n",
+        (void)printf("%llu events in %llu file(s) hold; head %llu:%s\n",
                      (unsigned long long)rep.events, (unsigned long long)rep.files,
                      (unsigned long long)rep.last_seq, hex);
     }

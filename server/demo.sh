@@ -27,7 +27,7 @@ title() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 title "Installing what is missing"
 sh server/deps.sh build model ${clients:+clients}
 
-title "Building"
+title "Building (a minute or more the first time; build/demo-build.log has it)"
 mkdir -p build
 cmake --preset release >build/demo-build.log 2>&1 && cmake --build --preset release --target bailiwick -j "$(nproc)" >>build/demo-build.log 2>&1 ||
     { tail -40 build/demo-build.log >&2; exit 1; }
