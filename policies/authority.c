@@ -208,17 +208,6 @@ static bw_status operator_entities(bw_ctx *ctx, const bw_authority *a, bw_str en
     return BW_OK;
 }
 
-static void put_texts(bw_buf *b, const char *member, const bw_str *s, size_t n)
-{
-    bw_json_put_key(b, member);
-    bw_buf_putc(b, '[');
-    for (size_t i = 0; i < n; i++) {
-        bw_json_sep(b);
-        bw_json_put_str(b, s[i]);
-    }
-    bw_buf_putc(b, ']');
-}
-
 /* This cell, as a list element. */
 static void put_cell(bw_buf *b, const bw_place *p)
 {
@@ -230,8 +219,8 @@ static void put_cell(bw_buf *b, const bw_place *p)
     bw_buf_puts(b, "},\"operator\":{\"type\":\"Bw::LegalEntity\",\"id\":");
     bw_json_put_str(b, p->operator_id);
     bw_buf_putc(b, '}');
-    put_texts(b, "certs", p->certs, p->ncerts);
-    put_texts(b, "hw", p->hw, p->nhw);
+    bw_json_put_strs(b, "certs", p->certs, p->ncerts);
+    bw_json_put_strs(b, "hw", p->hw, p->nhw);
     bw_buf_puts(b, "},\"parents\":[]}");
 }
 

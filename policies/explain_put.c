@@ -8,17 +8,6 @@ static void put_str(bw_buf *b, const char *key, bw_str s)
     bw_json_put_str(b, s);
 }
 
-static void put_names(bw_buf *b, const char *key, const bw_str *names, size_t n)
-{
-    bw_json_put_key(b, key);
-    bw_buf_putc(b, '[');
-    for (size_t i = 0; i < n; i++) {
-        bw_json_sep(b);
-        bw_json_put_str(b, names[i]);
-    }
-    bw_buf_putc(b, ']');
-}
-
 static void put_part(bw_buf *b, const bw_explained_part *p)
 {
     bw_json_sep(b);
@@ -93,8 +82,8 @@ static void put_search(bw_buf *b, const bw_explanation *e)
 void bw_explanation_put(bw_buf *b, const bw_explanation *e)
 {
     put_str(b, "decision", e->decision.allow ? BW_STR("allow") : BW_STR("deny"));
-    put_names(b, "policies", e->decision.policies, e->decision.npolicies);
-    put_names(b, "errors", e->decision.errors, e->decision.nerrors);
+    bw_json_put_strs(b, "policies", e->decision.policies, e->decision.npolicies);
+    bw_json_put_strs(b, "errors", e->decision.errors, e->decision.nerrors);
     bw_buf_puts(b, ",\"because\":[");
     for (size_t i = 0; i < e->npolicies; i++)
         put_policy(b, &e->policies[i]);

@@ -218,13 +218,7 @@ bw_status bw_labels_parse(bw_ctx *ctx, const bw_catalogue *catalogue,
 
 static void put_list(bw_buf *b, const char *member, const bw_label_list *list)
 {
-    bw_json_put_key(b, member);
-    bw_buf_putc(b, '[');
-    for (size_t i = 0; i < list->n; i++) {
-        bw_json_sep(b);
-        bw_json_put_str(b, list->items[i]);
-    }
-    bw_buf_putc(b, ']');
+    bw_json_put_strs(b, member, list->items, list->n);
 }
 
 bw_status bw_labels_canonical(bw_ctx *ctx, const bw_labels *l, bw_str *out)

@@ -32,17 +32,6 @@ static void put_bool(bw_buf *b, const char *key, bool v)
     bw_buf_puts(b, v ? "true" : "false");
 }
 
-static void put_texts(bw_buf *b, const char *key, bw_texts list)
-{
-    bw_json_put_key(b, key);
-    bw_buf_putc(b, '[');
-    for (size_t i = 0; i < list.n; i++) {
-        bw_json_sep(b);
-        bw_json_put_str(b, list.items[i]);
-    }
-    bw_buf_putc(b, ']');
-}
-
 static void put_reasons(bw_buf *b, const char *key, const bw_reasons *list)
 {
     bw_json_put_key(b, key);
@@ -135,7 +124,7 @@ static void put_region_out(bw_buf *b, const bw_plan_region *r)
     put_text(b, "provider", g->provider_id);
     put_text(b, "operator", g->operator_id);
     put_reasons(b, "reasons", &r->out);
-    put_texts(b, "unknown", r->gaps);
+    bw_json_put_strs(b, "unknown", r->gaps.items, r->gaps.n);
     bw_buf_putc(b, '}');
 }
 

@@ -236,17 +236,6 @@ static void put_decisions(bw_buf *b, const bw_audit_record *r)
     }
 }
 
-static void put_words(bw_buf *b, const char *name, const bw_str *words, size_t n)
-{
-    bw_json_put_key(b, name);
-    bw_buf_putc(b, '[');
-    for (size_t i = 0; i < n; i++) {
-        bw_json_sep(b);
-        bw_json_put_str(b, words[i]);
-    }
-    bw_buf_putc(b, ']');
-}
-
 /* What the key proved when it was used: a record may be replaced later. */
 static void put_who(bw_buf *b, const bw_principal *p)
 {
@@ -254,7 +243,7 @@ static void put_who(bw_buf *b, const bw_principal *p)
     bw_json_put_str(b, p->seat);
     bw_json_put_key(b, "clearance");
     bw_json_put_u64(b, p->clearance);
-    put_words(b, "roles", p->roles, p->nroles);
+    bw_json_put_strs(b, "roles", p->roles, p->nroles);
 }
 
 static void put_labelling(bw_buf *b, const bw_audit_record *r)
@@ -298,7 +287,7 @@ void bw_audit__put_members(bw_buf *b, const bw_audit_record *r)
         put_text(b, "action", bw_str_c(r->action));
     put_text(b, "purpose", r->purpose);
     if (r->nsafeguards > 0)
-        put_words(b, "safeguards", r->safeguards, r->nsafeguards);
+        bw_json_put_strs(b, "safeguards", r->safeguards, r->nsafeguards);
     put_decisions(b, r);
     put_labelling(b, r);
     if (r->policy_version) {

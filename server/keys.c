@@ -185,17 +185,6 @@ bw_status bw_key_record_parse(bw_ctx *ctx, const bw_json *object, bw_key_record 
     return record_parse(ctx, object, false, out);
 }
 
-static void put_words(bw_buf *b, const char *name, bw_words w)
-{
-    bw_json_put_key(b, name);
-    bw_buf_putc(b, '[');
-    for (size_t i = 0; i < w.n; i++) {
-        bw_json_sep(b);
-        bw_json_put_str(b, w.items[i]);
-    }
-    bw_buf_putc(b, ']');
-}
-
 static void put_members(bw_buf *b, const bw_key_record *r)
 {
     char when[40];
@@ -209,14 +198,14 @@ static void put_members(bw_buf *b, const bw_key_record *r)
     bw_json_put_str(b, r->seat);
     bw_json_put_key(b, "clearance");
     bw_json_put_u64(b, r->clearance);
-    put_words(b, "roles", r->roles);
-    put_words(b, "purposes", r->purposes);
+    bw_json_put_strs(b, "roles", r->roles.items, r->roles.n);
+    bw_json_put_strs(b, "purposes", r->purposes.items, r->purposes.n);
     bw_json_put_key(b, "default_purpose");
     if (r->default_purpose.len > 0)
         bw_json_put_str(b, r->default_purpose);
     else
         bw_buf_puts(b, "null");
-    put_words(b, "safeguards", r->safeguards);
+    bw_json_put_strs(b, "safeguards", r->safeguards.items, r->safeguards.n);
     bw_json_put_key(b, "labels");
     bw_buf_str(b, r->labels.len > 0 ? r->labels : BW_STR("null"));
     bw_json_put_key(b, "created");

@@ -1,4 +1,5 @@
-/* The cases of a test file put to a running cell: its dry run is asked, some at a time. */
+/* The cases of a test file put to a running cell: its dry run is asked, some at a time.
+ */
 #include "policy_test_run.h"
 
 enum { ASK_CASES = 500 };
@@ -28,7 +29,8 @@ static bw_status ask_put(test_file *t, const bw_json *v, bw_buf *b)
     bw_arena_mark mark = bw_arena_mark_get(t->ctx);
     bw_status s = policy_test_case(t, v, &c);
     if (s == BW_OK && c.kind && c.name.ptr && !bw_str_eq(c.tenant, c.principal.tenant))
-        s = policy_test_wants(t->ctx, v, "a running cell is asked about the principal's own collections");
+        s = policy_test_wants(
+            t->ctx, v, "a running cell is asked about the principal's own collections");
     if (s != BW_OK)
         return s;
     bw_json_sep(b);
@@ -38,12 +40,12 @@ static bw_status ask_put(test_file *t, const bw_json *v, bw_buf *b)
     put_text(b, "seat", c.principal.seat);
     bw_json_put_key(b, "clearance");
     bw_json_put_u64(b, c.principal.clearance);
-    bw_v1_put_words(b, "roles", c.principal.roles, c.principal.nroles);
+    bw_json_put_strs(b, "roles", c.principal.roles, c.principal.nroles);
     bw_buf_putc(b, '}');
     put_text(b, "action", bw_str_c(bw_action_name(c.q.action)));
     ask_subject(b, &c);
     put_text(b, "purpose", c.q.purpose);
-    bw_v1_put_words(b, "safeguards", c.q.safeguards, c.q.nsafeguards);
+    bw_json_put_strs(b, "safeguards", c.q.safeguards, c.q.nsafeguards);
     if (c.q.dest)
         bw_v1_put_place(b, "dest", c.q.dest);
     if (c.q.at || bw_json_get_value(t->root, "cell"))
@@ -76,8 +78,8 @@ static void ask_begin(const test_file *t, bw_buf *b)
 }
 
 /* Cases from `first` on whose list entries are at cases[]; n of them. */
-static bw_status ask_some(test_file *t, const bw_json *const *first, bw_policy_case *cases,
-                          size_t n, size_t *failed)
+static bw_status ask_some(test_file *t, const bw_json *const *first,
+                          bw_policy_case *cases, size_t n, size_t *failed)
 {
     bw_buf b = {0};
     const bw_json *answer, *results;
@@ -108,6 +110,7 @@ bw_status policy_test_ask(test_file *t, const bw_json *const *v, bw_policy_case 
 {
     bw_status s = BW_OK;
     for (size_t i = 0; i < n && s == BW_OK; i += ASK_CASES)
-        s = ask_some(t, v + i, cases + i, n - i < ASK_CASES ? n - i : ASK_CASES, failed);
+        s = ask_some(t, v + i, cases + i, n - i < ASK_CASES ? n - i : ASK_CASES,
+                     failed);
     return s;
 }

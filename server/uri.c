@@ -1,17 +1,6 @@
 /* Targets and routes. See uri.h. No recursion, no state. */
 #include "uri.h"
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 /* Decodes %XX (and "+" when `form`); refuses NUL and, in paths, control characters and
  * an encoded slash: a proxy in front may take it for a separator (security.md, 7). */
 static bw_status decode(bw_ctx *ctx, bw_str raw, bool form, bw_str *out)
@@ -25,8 +14,8 @@ static bw_status decode(bw_ctx *ctx, bw_str raw, bool form, bw_str *out)
         if (c == '%') {
             int hi = -1, lo = -1;
             if (raw.len - i >= 3) {
-                hi = hex_digit(raw.ptr[i + 1]);
-                lo = hex_digit(raw.ptr[i + 2]);
+                hi = bw_hex_digit(raw.ptr[i + 1]);
+                lo = bw_hex_digit(raw.ptr[i + 2]);
             }
             if (hi < 0 || lo < 0)
                 return bw_fail(ctx, BW_EINVALID, "bad percent-encoding");

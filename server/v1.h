@@ -19,7 +19,6 @@ BW_MUST_USE bw_status bw_v1_strings(bw_ctx *ctx, const bw_json *object,
 /* {"id","country","operator","certs","hw"}: what is absent is none. */
 BW_MUST_USE bw_status bw_v1_place(bw_ctx *ctx, const bw_json *object, bw_place *out);
 void bw_v1_put_place(bw_buf *b, const char *key, const bw_place *p);
-void bw_v1_put_words(bw_buf *b, const char *key, const bw_str *words, size_t n);
 BW_MUST_USE bw_status
 bw_v1_done(bw_request *r, bw_response *response); /* BW_ENOMEM if the body failed */
 

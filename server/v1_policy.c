@@ -306,8 +306,8 @@ void bw_v1_put_decision(bw_buf *b, const bw_decision *d)
 {
     bw_json_put_key(b, "decision");
     bw_buf_puts(b, d->allow ? "\"allow\"" : "\"deny\"");
-    bw_v1_put_words(b, "policies", d->policies, d->npolicies);
-    bw_v1_put_words(b, "errors", d->errors, d->nerrors);
+    bw_json_put_strs(b, "policies", d->policies, d->npolicies);
+    bw_json_put_strs(b, "errors", d->errors, d->nerrors);
 }
 
 /* A collection is meant by an alias as the gate means it. */

@@ -134,17 +134,6 @@ bw_status bw_v1_place(bw_ctx *ctx, const bw_json *object, bw_place *out)
     return s;
 }
 
-void bw_v1_put_words(bw_buf *b, const char *key, const bw_str *words, size_t n)
-{
-    bw_json_put_key(b, key);
-    bw_buf_putc(b, '[');
-    for (size_t i = 0; i < n; i++) {
-        bw_json_sep(b);
-        bw_json_put_str(b, words[i]);
-    }
-    bw_buf_putc(b, ']');
-}
-
 void bw_v1_put_place(bw_buf *b, const char *key, const bw_place *p)
 {
     bw_json_put_key(b, key);
@@ -154,7 +143,7 @@ void bw_v1_put_place(bw_buf *b, const char *key, const bw_place *p)
     bw_json_put_str(b, p->country);
     bw_json_put_key(b, "operator");
     bw_json_put_str(b, p->operator_id);
-    bw_v1_put_words(b, "certs", p->certs, p->ncerts);
-    bw_v1_put_words(b, "hw", p->hw, p->nhw);
+    bw_json_put_strs(b, "certs", p->certs, p->ncerts);
+    bw_json_put_strs(b, "hw", p->hw, p->nhw);
     bw_buf_putc(b, '}');
 }

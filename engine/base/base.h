@@ -97,6 +97,7 @@ void bw_clock_fix(int64_t unix_ns); /* 0 = the real clock again */
 /* ---- ids ---- */
 enum { BW_UUID_TEXT = 36, BW_CLASS_TEXT = 64 };
 /* Every UUID spelling of the contract; strict. */
+int bw_hex_digit(char c); /* 0 … 15; -1: it is none */
 bool bw_uuid_parse(bw_str s, bw_point_id *out);
 void bw_uuid_format(const bw_point_id *id, char out[BW_UUID_TEXT + 1]); /* lower case, hyphens */
 void bw_class_id_hex(const bw_class_id *id, char out[BW_CLASS_TEXT + 1]);

@@ -70,6 +70,7 @@ BW_MUST_USE bw_status bw_json_u32(bw_ctx *ctx, const bw_json *v, uint32_t *out);
 
 /* ---- writing ---- */
 void bw_json_put_str(bw_buf *b, bw_str s);     /* quoted and escaped */
+void bw_json_put_strs(bw_buf *b, const char *key, const bw_str *s, size_t n); /* a member: list */
 void bw_json_put_key(bw_buf *b, const char *k); /* "k": with a comma before it unless first after { */
 void bw_json_put_u64(bw_buf *b, uint64_t v);
 void bw_json_put_i64(bw_buf *b, int64_t v);

@@ -84,6 +84,17 @@ void bw_json_put_key(bw_buf *b, const char *k)
     bw_buf_putc(b, ':');
 }
 
+void bw_json_put_strs(bw_buf *b, const char *key, const bw_str *s, size_t n)
+{
+    bw_json_put_key(b, key);
+    bw_buf_putc(b, '[');
+    for (size_t i = 0; i < n; i++) {
+        bw_json_sep(b);
+        bw_json_put_str(b, s[i]);
+    }
+    bw_buf_putc(b, ']');
+}
+
 void bw_json_put_u64(bw_buf *b, uint64_t v)
 {
     char text[20], *p = text + sizeof text;

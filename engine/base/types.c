@@ -34,7 +34,7 @@ bool bw_permit_has(const bw_permit *permit, const bw_class_id *id)
     return false;
 }
 
-static int hex_digit(char c)
+int bw_hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -61,7 +61,7 @@ bool bw_uuid_parse(bw_str s, bw_point_id *out)
                 return false;
             continue;
         }
-        int d = hex_digit(s.ptr[i]);
+        int d = bw_hex_digit(s.ptr[i]);
         if (d < 0)
             return false;
         half[digits / 16] = half[digits / 16] << 4 | (uint64_t)d;
@@ -104,7 +104,7 @@ bool bw_class_id_parse(bw_str text, bw_class_id *out)
         return false;
     bw_class_id id;
     for (size_t i = 0; i < sizeof id.bytes; i++) {
-        int high = hex_digit(text.ptr[2 * i]), low = hex_digit(text.ptr[2 * i + 1]);
+        int high = bw_hex_digit(text.ptr[2 * i]), low = bw_hex_digit(text.ptr[2 * i + 1]);
         if (high < 0 || low < 0)
             return false;
         id.bytes[i] = (uint8_t)(high << 4 | low);

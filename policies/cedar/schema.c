@@ -4,6 +4,7 @@
 #include "schema.h"
 #include "../../engine/base/map.h"
 #include "ast.h"
+#include "types.h"
 
 #include <stdlib.h>
 
@@ -155,7 +156,6 @@ typedef struct resolver {
     bw_ctx *ctx, *pool;
     bw_cedar__decls *d;
     bw_cedar_schema *s;
-    const bw_cedar__type *builtin[BW_CEDAR__IP + 1];
 } resolver;
 
 static int by_entity(const void *a, const void *b)
@@ -272,7 +272,7 @@ static bw_status resolve_name(resolver *r, bw_str ns, const bw_cedar__ref *ref,
         name = (bw_str){name.ptr + 9, name.len - 9};
     if (!commons || !bw_cedar__builtin_kind(name, &kind))
         return fail_name(r, ref->name, "unknown type");
-    *out = r->builtin[kind];
+    *out = bw_cedar__type_of(kind);
     return BW_OK;
 }
 
@@ -330,7 +330,7 @@ static bw_status resolve(resolver *r, bw_str ns, const bw_cedar__ref *ref,
                        RESOLVE_DEPTH_MAX);
     switch ((bw_cedar__ref_kind)ref->ref) {
     case BW_CEDAR__REF_KIND:
-        *out = r->builtin[ref->kind];
+        *out = bw_cedar__type_of(ref->kind);
         return BW_OK;
     case BW_CEDAR__REF_NAME:
     case BW_CEDAR__REF_ENTITY:
@@ -555,16 +555,6 @@ static bw_status finish_actions(resolver *r)
 
 static bw_status resolve_all(resolver *r)
 {
-    static const bw_cedar__type builtin[] = {
-        [BW_CEDAR__BOOL] = {.kind = BW_CEDAR__BOOL},
-        [BW_CEDAR__LONG] = {.kind = BW_CEDAR__LONG},
-        [BW_CEDAR__STRING] = {.kind = BW_CEDAR__STRING},
-        [BW_CEDAR__DECIMAL] = {.kind = BW_CEDAR__DECIMAL},
-        [BW_CEDAR__DATETIME] = {.kind = BW_CEDAR__DATETIME},
-        [BW_CEDAR__DURATION] = {.kind = BW_CEDAR__DURATION},
-        [BW_CEDAR__IP] = {.kind = BW_CEDAR__IP}};
-    for (size_t i = 0; i < sizeof builtin / sizeof *builtin; i++)
-        r->builtin[i] = &builtin[i];
     TRY(start_types(r));
     for (uint32_t i = 0; i < r->d->ncommons; i++) {
         const bw_cedar__type *t;
