@@ -142,7 +142,7 @@ static bw_status batch(bw_qdrant_parse *p, const bw_json *node, bw_op *op,
 {
     const bw_point_id *ids;
     uint32_t n, npayloads = 0;
-    bw_point *points;
+    bw_point *points = NULL;
     const bw_json *e = NULL;
     if (node->kind != BW_JSON_OBJECT || !bw_json_get_value(node, "ids") ||
         !bw_json_get_value(node, "vectors"))
