@@ -100,7 +100,8 @@ static bw_status name_policies(bw_ctx *ctx, bw_rules *s)
     return st;
 }
 
-/* A set that does not validate strictly is refused: BW_EINVALID with its first error. */
+/* A set that does not validate strictly is refused: BW_EINVALID with its first error.
+ */
 static bw_status validate(bw_ctx *ctx, const bw_cedar_policies *p,
                           const bw_cedar_schema *schema)
 {
@@ -181,9 +182,8 @@ static bw_status operators_own(bw_ctx *ctx, const bw_json *entity, bool supposed
     return BW_OK;
 }
 
-/* The operator's list, which must be sound by itself: an error points into it. */
-static bw_status operator_entities(bw_ctx *ctx, const bw_authority *a, bw_str entities,
-                                   bw_str *elements)
+static bw_status read_entities(bw_ctx *ctx, const bw_authority *a, bw_str entities,
+                               bw_str *elements)
 {
     bw_json *v;
     bw_cedar_entities *alone;
@@ -194,7 +194,7 @@ static bw_status operator_entities(bw_ctx *ctx, const bw_authority *a, bw_str en
     if (st != BW_OK)
         return st;
     if (!bw_json_is_array(v))
-        return bw_fail(ctx, BW_EINVALID, "entities: expected a list");
+        return bw_fail(ctx, BW_EINVALID, "expected a list");
     st = bw_cedar_entities_parse(ctx, v, a->schema, &alone);
     if (st != BW_OK)
         return st;
@@ -206,6 +206,19 @@ static bw_status operator_entities(bw_ctx *ctx, const bw_authority *a, bw_str en
     if (v->count)
         *elements = (bw_str){v->raw.ptr + 1, v->raw.len - 2};
     return BW_OK;
+}
+
+/* The operator's list, which must be sound by itself: an error points into it. */
+static bw_status operator_entities(bw_ctx *ctx, const bw_authority *a, bw_str entities,
+                                   bw_str *elements)
+{
+    bw_status st = read_entities(ctx, a, entities, elements);
+    if (st != BW_EINVALID)
+        return st;
+    const char *at = bw_arena_printf(ctx, "%s", bw_ctx_pointer(ctx));
+    const char *why = bw_arena_printf(ctx, "%s", bw_ctx_message(ctx));
+    return at && why ? bw_fail_at(ctx, st, at, "entities: %s", why)
+                     : bw_fail_nomem(ctx);
 }
 
 /* This cell, as a list element. */
@@ -237,9 +250,8 @@ static bw_status facts_parse(bw_ctx *ctx, const bw_authority *a, bw_str elements
         bw_buf_str(&b, elements);
     }
     bw_buf_putc(&b, ']');
-    bw_status st = b.failed
-                       ? bw_fail_nomem(ctx)
-                       : bw_json_parse(ctx, bw_buf_view(&b), BW_JSON_CEDAR, &list);
+    bw_status st = b.failed ? bw_fail_nomem(ctx)
+                            : bw_json_parse(ctx, bw_buf_view(&b), BW_JSON_CEDAR, &list);
     if (st == BW_OK)
         st = bw_cedar_entities_parse(ctx, list, a->schema, &f->entities);
     bw_buf_clear(&b);
@@ -474,4 +486,3 @@ void bw_authority__let_go(bw_in_force *f)
     bw_rules__release(f->snapshot);
     *f = (bw_in_force){0};
 }
-

@@ -522,3 +522,14 @@ def test_facts__a_faulty_overlay_is_named(tmp_path, text, says):
     (data / "catalogue.json").write_text(text)
     r = run("serve", "--data", data, "--listen", "127.0.0.1:0")
     assert r.returncode == 1 and says % "catalogue.json" in r.stderr, r.stderr
+
+
+def test_facts__faulty_entities_are_named(tmp_path):
+    data = tmp_path / "d"
+    assert run("init", "--data", data, "--admin-key-file", tmp_path / "k", *PLACE).returncode == 0
+    for text, says in (('[{"x": 1}]', "/0: entities: an entity needs"), ("{}", "entities: expected a list"), ("[", "entities: JSON")):
+        (data / "entities.json").write_text(text)
+        r = run("serve", "--data", data, "--listen", "127.0.0.1:0")
+        assert r.returncode == 1 and says in r.stderr, r.stderr
+        r = run("doctor", "--data", data)
+        assert r.returncode == 1 and says.split(": ", 1)[-1] in r.stdout, r.stdout
