@@ -318,8 +318,10 @@ bw_status bw_audit_verify(bw_ctx *ctx, const char *dir, uint64_t expect_seq,
         if (s != BW_OK)
             break;
         if (sc.torn_bytes > 0)
-            return bw_fail(ctx, BW_ECORRUPT, "audit: %08llu.jsonl, line %llu is torn",
-                           number, (unsigned long long)(sc.lines + 1));
+            return bw_fail(ctx, BW_ECORRUPT, "audit: %08llu.jsonl, line %llu is torn%s",
+                           number, (unsigned long long)(sc.lines + 1),
+                           sc.last ? ": a crash left it, and the next start cuts it"
+                                   : "");
         if (sc.lines == 0 && !sc.last)
             return bw_fail(ctx, BW_ECORRUPT, "audit: %08llu.jsonl is empty", number);
         if (sc.lines == 0)

@@ -151,6 +151,11 @@ class Cell:
             self.process.wait()
             self.process = None
 
+    def log_holds(self):
+        """The log's chain is whole; of a killed cell, up to an end that the kill tore off."""
+        r = self.cli("audit", "verify", "--data", self.data)
+        return r.returncode == 0 or (self.process is None and "a crash left" in r.stderr)
+
     def restart(self):
         self.stop()
         self.start()

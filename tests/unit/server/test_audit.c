@@ -190,6 +190,9 @@ static void test_audit__cuts_every_torn_tail(void **state)
             last = i + 1;
     for (size_t cut = last; cut < whole.len; cut += 7) {
         spill(f, 1, (bw_str){whole.ptr, cut});
+        assert_int_equal(verify(f, &events), cut == last ? BW_OK : BW_ECORRUPT);
+        if (cut > last)
+            assert_non_null(strstr(bw_ctx_message(f->ctx), "the next start cuts it"));
         assert_int_equal(bw_audit_open(f->ctx, f->dir, 1 << 20, &a), BW_OK);
         write_some(f, a, 1, false);
         bw_audit_close(a);
