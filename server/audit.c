@@ -373,12 +373,42 @@ static bool filters(const bw_audit_filter *f)
            f->event.ptr || f->status != 0;
 }
 
-static bool matches(bw_ctx *ctx, bw_str line, const bw_audit_filter *f)
+enum { TEXTS = 5 }; /* of a filter */
+
+/* The filter's texts as lines of ours have them: no need to parse one without them. */
+static bw_status write_texts(bw_ctx *ctx, const bw_audit_filter *f, bw_str out[TEXTS])
+{
+    const bw_str texts[TEXTS] = {f->principal, f->key, f->action, f->collection,
+                                 f->event};
+    bw_buf b = {0};
+    bw_status s = BW_OK;
+    for (int i = 0; s == BW_OK && i < TEXTS; i++) {
+        b.len = 0;
+        if (texts[i].ptr)
+            bw_json_put_str(&b, texts[i]);
+        s = b.failed ? bw_fail_nomem(ctx) : bw_arena_str(ctx, bw_buf_view(&b), &out[i]);
+    }
+    bw_buf_clear(&b);
+    return s;
+}
+
+static bool holds(bw_str line, const bw_str texts[TEXTS])
+{
+    for (int i = 0; i < TEXTS; i++)
+        if (texts[i].len && !memmem(line.ptr, line.len, texts[i].ptr, texts[i].len))
+            return false;
+    return true;
+}
+
+static bool matches(bw_ctx *ctx, bw_str line, const bw_audit_filter *f,
+                    const bw_str texts[TEXTS])
 {
     bw_json *o;
     uint64_t status = 0;
     if (!filters(f))
         return true;
+    if (!holds(line, texts))
+        return false;
     if (bw_json_parse(ctx, line,
                       (bw_json_limits){.depth_max = 8, .bytes_max = BW_AUDIT_LINE_MAX},
                       &o) != BW_OK)
@@ -393,6 +423,7 @@ static bool matches(bw_ctx *ctx, bw_str line, const bw_audit_filter *f)
 
 typedef struct query_walk {
     const bw_audit_filter *f;
+    bw_str texts[TEXTS];
     uint64_t after, upto; /* upto: head when the query began */
     bw_buf *out;
     uint32_t found;
@@ -413,7 +444,7 @@ static bool query_line(bw_ctx *ctx, void *arg, uint64_t seq, bw_str line)
     }
     w->looked += line.len;
     bw_arena_mark mark = bw_arena_mark_get(ctx);
-    if (matches(ctx, line, w->f)) {
+    if (matches(ctx, line, w->f, w->texts)) {
         bw_json_sep(w->out);
         bw_buf_str(w->out, line);
         w->found++;
@@ -435,15 +466,16 @@ static bool last_line(bw_ctx *ctx, void *arg, uint64_t seq, bw_str line)
         return false;
     l->looked += line.len;
     bw_arena_mark mark = bw_arena_mark_get(ctx);
-    if (matches(ctx, line, l->w->f))
+    if (matches(ctx, line, l->w->f, l->w->texts))
         l->seqs[l->n++ % l->want] = seq;
     bw_arena_release(ctx, mark);
     return true;
 }
 
-/* Where the last `limit` matches begin: whole files from the newest back, until they are
- * found or a call's worth of bytes was looked at. */
-static bw_status query_last(bw_ctx *ctx, const bw_audit *a, uint64_t file, query_walk *w)
+/* Where the last `limit` matches begin: whole files from the newest back, until they
+ * are found or a call's worth of bytes was looked at. */
+static bw_status query_last(bw_ctx *ctx, const bw_audit *a, uint64_t file,
+                            query_walk *w)
 {
     size_t left = w->f->limit;
     last_walk l = {.w = w, .seqs = bw_arena_calloc(ctx, left, sizeof *l.seqs)};
@@ -464,7 +496,8 @@ static uint64_t file_of(bw_audit *a, uint64_t seq, uint64_t last)
 {
     uint64_t file = 1;
     bw_require(pthread_mutex_lock(&a->lock) == 0);
-    size_t n = a->nfirsts - (size_t)(a->file - last); /* files of when the query began */
+    size_t n =
+        a->nfirsts - (size_t)(a->file - last); /* files of when the query began */
     for (size_t i = 0; i < n; i++)
         if (a->firsts[i] <= seq)
             file = last - (n - 1 - i);
@@ -476,8 +509,10 @@ bw_status bw_audit_query(bw_ctx *ctx, bw_audit *a, const bw_audit_filter *f,
                          bw_buf *out, uint64_t *next)
 {
     query_walk w = {.f = f, .out = out};
-    bw_status s = BW_OK;
+    bw_status s = write_texts(ctx, f, w.texts);
     bool go_on = true;
+    if (s != BW_OK)
+        return s;
     bw_require(pthread_mutex_lock(&a->lock) == 0);
     uint64_t last = a->file;
     w.upto = a->seq;
