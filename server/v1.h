@@ -60,6 +60,11 @@ typedef struct bw_v1_question {
 BW_MUST_USE bw_status bw_v1_question_parse(bw_ctx *ctx, const bw_catalogue *catalogue,
                                            const bw_json *v, const bw_caller *self,
                                            bw_str cell_id, bw_v1_question *out);
+/* fn for every copy of every point that matches, page by page; an error of it ends the walk. */
+BW_MUST_USE bw_status bw_v1_each_point(bw_request *r, const bw_read *read,
+                                       const bw_filter *filter,
+                                       bw_status (*fn)(void *arg, const bw_hit *hit),
+                                       void *arg);
 /* The error of before, with a pointer that begins at this one. */
 BW_MUST_USE bw_status bw_v1_within(bw_ctx *ctx, bw_status s, const char *where);
 /* Whether the action is one on what the question is about; BW_EINVALID tells what it wants. */

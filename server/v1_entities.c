@@ -59,11 +59,7 @@ bw_status bw_v1_entities_put(bw_request *r, bw_response *out)
         s = bw_server_entities_put(r->ctx, r->server, list->raw, expected);
     if (s == BW_EINVALID) { /* well formed JSON, but no facts: the old ones stay */
         out->status = 422;
-        const char *where =
-            bw_arena_printf(r->ctx, "/entities%s", bw_ctx_pointer(r->ctx));
-        const char *why = bw_arena_printf(r->ctx, "%s", bw_ctx_message(r->ctx));
-        return bw_fail_at(r->ctx, s, where ? where : "/entities", "%s",
-                          why ? why : "not a list of entities");
+        return bw_v1_within(r->ctx, s, "/entities");
     }
     return s == BW_OK ? bw_v1_entities_get(r, out) : s;
 }

@@ -26,8 +26,7 @@
 enum {
     SOURCE_BYTES_MAX = 1024,
     NAME_BYTES_MAX = 1024,
-    OLD_POINTS_MAX = 1 << 20,
-    PAGE = 4096
+    OLD_POINTS_MAX = 1 << 20
 };
 
 const bw_route bw_routes_ingest[] = {
@@ -379,8 +378,9 @@ static bool same_content(const ingest *x, const bw_hit *hit, const bw_json *meta
            digest->kind == BW_JSON_STRING && bw_str_eq(digest->str, x->source.digest);
 }
 
-static bw_status note_old(ingest *x, const bw_hit *hit)
+static bw_status note_old(void *arg, const bw_hit *hit)
 {
+    ingest *x = arg;
     bw_json *payload;
     if (x->nold == x->cap_old) {
         size_t cap = x->cap_old ? 2 * x->cap_old : 256;
@@ -415,24 +415,9 @@ static bw_status find_old(ingest *x)
                               .values = &value,
                               .nvalues = 1};
     bw_filter filter = {.must = &is_source, .nmust = 1};
-    bw_scroll page = {.filter = &filter, .limit = PAGE, .show_all_copies = true};
     bw_read read = {
         .tenant = x->source.tenant, .name = x->info.name, .permit = &x->access.read};
-    bool more = true;
-    bw_status s = BW_OK;
-    while (more && !s) {
-        bw_result *result = NULL;
-        size_t n = 0;
-        s = bw_scroll_run(x->ctx, bw_server_engine(x->r->server), &read, &page,
-                          &result);
-        const bw_hit *hits = s ? NULL : bw_result_hits(result, 0, &n);
-        for (size_t i = 0; i < n && !s; i++)
-            s = note_old(x, &hits[i]);
-        more = !s && bw_result_next(result, &page.offset);
-        page.has_offset = true;
-        bw_result_free(result);
-    }
-    return s;
+    return bw_v1_each_point(x->r, &read, &filter, note_old, x);
 }
 
 /* ---- the write ---- */

@@ -21,7 +21,6 @@
 enum {
     RELABEL_POINTS_MAX = BW_LIMIT_POINTS,
     RELABEL_CLASSES_MAX = 1000, /* that points leave: all of them are in the event */
-    PAGE = 4096,
     TRIES = 4
 };
 
@@ -185,8 +184,9 @@ static bw_status group_of(relabelling *x, const bw_class_id *id, group **out)
     return target_of(x, *out);
 }
 
-static bw_status note_point(relabelling *x, const bw_hit *hit)
+static bw_status note_point(void *arg, const bw_hit *hit)
 {
+    relabelling *x = arg;
     group *g = NULL;
     bw_status s = group_of(x, &hit->class_id, &g);
     if (s)
@@ -215,31 +215,16 @@ static bw_status note_point(relabelling *x, const bw_hit *hit)
 
 static bw_status find_points(relabelling *x)
 {
-    bw_scroll page = {.filter = x->filter, .limit = PAGE, .show_all_copies = true};
     bw_read read = {.tenant = x->info.tenant,
                     .name = x->info.name,
                     .permit = &x->readable,
                     .now_ns = x->r->now_ns};
-    bool more = true;
-    bw_status s = BW_OK;
     x->groups = NULL;
     x->ngroups = x->cap_groups = x->points = x->unchanged = 0;
     bw_map_free(x->by_class);
     if (!(x->by_class = bw_map_new()))
         return bw_fail_nomem(x->ctx);
-    while (more && !s) {
-        bw_result *result = NULL;
-        size_t n = 0;
-        s = bw_scroll_run(x->ctx, bw_server_engine(x->r->server), &read, &page,
-                          &result);
-        const bw_hit *hits = s ? NULL : bw_result_hits(result, 0, &n);
-        for (size_t i = 0; i < n && !s; i++)
-            s = note_point(x, &hits[i]);
-        more = !s && bw_result_next(result, &page.offset);
-        page.has_offset = true;
-        bw_result_free(result);
-    }
-    return s;
+    return bw_v1_each_point(x->r, &read, x->filter, note_point, x);
 }
 
 /* ---- decisions ---- */

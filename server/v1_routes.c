@@ -134,6 +134,26 @@ bw_status bw_v1_place(bw_ctx *ctx, const bw_json *object, bw_place *out)
     return s;
 }
 
+bw_status bw_v1_each_point(bw_request *r, const bw_read *read, const bw_filter *filter,
+                           bw_status (*fn)(void *arg, const bw_hit *hit), void *arg)
+{
+    bw_scroll page = {.filter = filter, .limit = 4096, .show_all_copies = true};
+    bool more = true;
+    bw_status s = BW_OK;
+    while (more && !s) {
+        bw_result *result = NULL;
+        size_t n = 0;
+        s = bw_scroll_run(r->ctx, bw_server_engine(r->server), read, &page, &result);
+        const bw_hit *hits = s ? NULL : bw_result_hits(result, 0, &n);
+        for (size_t i = 0; i < n && !s; i++)
+            s = fn(arg, &hits[i]);
+        more = !s && bw_result_next(result, &page.offset);
+        page.has_offset = true;
+        bw_result_free(result);
+    }
+    return s;
+}
+
 void bw_v1_put_place(bw_buf *b, const char *key, const bw_place *p)
 {
     bw_json_put_key(b, key);
