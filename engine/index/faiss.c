@@ -198,13 +198,16 @@ out:
 }
 
 static bw_status faiss_build(bw_ctx *ctx, bool hnsw, const bw_index_params *params,
-                             const float *rows, size_t n, bw_index **out)
+                             const bw_rows *view, bw_index **out)
 {
+    const float *rows = bw_index__f32(view);
+    if (!rows && view->n > 0)
+        return bw_fail(ctx, BW_EINTERNAL, "the rows of a FAISS index are not in memory");
     faiss_index *f = NULL;
-    bw_status status = faiss_new(ctx, hnsw, params, n, &f);
+    bw_status status = faiss_new(ctx, hnsw, params, view->n, &f);
     if (status != BW_OK)
         return status;
-    if (n > 0)
+    if (view->n > 0)
         status = shells_cut(ctx, f, rows);
     for (size_t i = 0; status == BW_OK && i < f->nshells; i++)
         status = bw_shell__build(ctx, &f->kind, rows, &f->shells[i]);
@@ -217,14 +220,14 @@ static bw_status faiss_build(bw_ctx *ctx, bool hnsw, const bw_index_params *para
 }
 
 static bw_status hnsw_build(bw_ctx *ctx, const bw_index_params *params,
-                            const float *rows, size_t n, bw_index **out)
+                            const bw_rows *rows, bw_index **out)
 {
-    return faiss_build(ctx, true, params, rows, n, out);
+    return faiss_build(ctx, true, params, rows, out);
 }
 static bw_status ivf_build(bw_ctx *ctx, const bw_index_params *params,
-                           const float *rows, size_t n, bw_index **out)
+                           const bw_rows *rows, bw_index **out)
 {
-    return faiss_build(ctx, false, params, rows, n, out);
+    return faiss_build(ctx, false, params, rows, out);
 }
 
 /* ---- searching ---- */
@@ -282,10 +285,10 @@ static bw_status faiss_search(bw_ctx *ctx, const bw_index *ix, const bw_index_se
         return BW_OK;
     const double query_length = bw_shell__length(s->query, p->dim);
     /* Without a direction all products are 0 and ids alone decide. */
-    if (p->metric != BW_METRIC_EUCLID && !(query_length > 0)) {
-        bw_index__scan(p->metric, f->kind.n, p->dim, s, out);
-        return BW_OK;
-    }
+    if (p->metric != BW_METRIC_EUCLID && !(query_length > 0))
+        return bw_index__scan(ctx, p->metric, f->kind.n, p->dim, s, out);
+    if (!bw_index__f32(s->rows))
+        return bw_fail(ctx, BW_EINTERNAL, "the rows of a FAISS index are not in memory");
     const bw_arena_mark mark = bw_arena_mark_get(ctx);
     const bw_status status =
         shells_search(ctx, f, s, allowed == f->kind.n, query_length, out);

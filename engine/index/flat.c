@@ -12,24 +12,28 @@ typedef struct flat_index {
     size_t n;
 } flat_index;
 
-void bw_index__scan(bw_metric metric, size_t n, uint32_t dim, const bw_index_search *s,
-                    bw_topk *out)
+bw_status bw_index__scan(bw_ctx *ctx, bw_metric metric, size_t n, uint32_t dim,
+                         const bw_index_search *s, bw_topk *out)
 {
-    bw_scan_f32(bw_kernels_get(), metric, s->query, s->rows, n, dim, s->allowed, s->ids,
+    const float *rows = bw_index__f32(s->rows);
+    assert(s->rows->dim == dim && s->rows->n >= n);
+    if (!rows)
+        return bw_fail(ctx, BW_EINTERNAL, "the rows to scan are not in memory");
+    bw_scan_f32(bw_kernels_get(), metric, s->query, rows, n, dim, s->allowed, s->ids,
                 s->part, s->row0, out);
+    return BW_OK;
 }
 
 static bw_status flat_build(bw_ctx *ctx, const bw_index_params *params,
-                            const float *rows, size_t n, bw_index **out)
+                            const bw_rows *rows, bw_index **out)
 {
-    (void)rows;
     flat_index *f = bw_calloc(1, sizeof *f);
     if (!f)
         return bw_fail_nomem(ctx);
     f->base.ops = &bw_index__flat;
     f->metric = params->metric;
     f->dim = params->dim;
-    f->n = n;
+    f->n = rows->n;
     *out = &f->base;
     return BW_OK;
 }
@@ -37,10 +41,8 @@ static bw_status flat_build(bw_ctx *ctx, const bw_index_params *params,
 static bw_status flat_search(bw_ctx *ctx, const bw_index *ix, const bw_index_search *s,
                              bw_topk *out)
 {
-    (void)ctx;
     const flat_index *f = (const flat_index *)ix;
-    bw_index__scan(f->metric, f->n, f->dim, s, out);
-    return BW_OK;
+    return bw_index__scan(ctx, f->metric, f->n, f->dim, s, out);
 }
 
 static size_t flat_bytes(const bw_index *ix)

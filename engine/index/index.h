@@ -3,11 +3,12 @@
  * Capabilities are data, so the planner asks instead of knowing. Rows are numbered
  * 0 … n-1 in the order given to build; deletes are the caller's bitmap. An index is
  * immutable after build; search is thread-safe. Backend exceptions end inside the
- * adapter as a bw_status. Same rows, same build: same bytes (one build thread). */
+ * adapter as a bw_status. Same rows, same build: same bytes. */
 #ifndef BW_INDEX_H
 #define BW_INDEX_H
 #include "../base/bitmap.h"
 #include "../kernels/topk.h"
+#include "rows_view.h"
 #include <stdatomic.h>
 
 typedef struct bw_index_ops bw_index_ops;
@@ -16,28 +17,38 @@ typedef struct bw_index bw_index; /* every kind's struct begins with its ops */
 typedef struct bw_index_params {
     bw_metric metric;
     uint32_t dim;
-    uint32_t M;               /* HNSW links; 0 = 16 */
-    uint32_t ef_construction; /* 0 = 100 */
+    uint32_t M;               /* HNSW links, graph's degree; 0 = the kind's own choice */
+    uint32_t ef_construction; /* 0 = the kind's own choice */
     uint32_t nlist;           /* IVF; 0 = 4·√n */
     uint64_t seed;
+    uint32_t threads;         /* of a build, 0 = 1; the bytes do not depend on it */
+    const atomic_bool *stop;  /* a build fails soon after it becomes true; NULL = never */
 } bw_index_params;
 
 typedef struct bw_index_search {
     const float *query;       /* dim f32; cosine: normalised by the caller */
     size_t k;
-    uint32_t effort;          /* ef_search or nprobe; 0 = default */
+    uint32_t effort;          /* ef_search or nprobe; 0 = by recall, or the default */
+    float recall;             /* wanted recall@k where no effort is given; 0 = not given */
     const bw_bitmap *allowed; /* n bits, never NULL; rows outside never come back */
     const bw_point_id *ids;   /* n ids, for ties */
     uint32_t part, row0;
-    const float *rows;        /* n × dim stored rows: approximate results are rescored from them */
+    const bw_rows *rows;      /* the n stored rows: approximate results are rescored from them */
 } bw_index_search;
 
 struct bw_index_ops {
-    const char *name; /* "flat", "faiss-hnsw", "faiss-ivf", "null" */
+    const char *name; /* "flat", "graph", "faiss-hnsw", "faiss-ivf", "null" */
     bool exact, filtered; /* filtered: `allowed` is passed down, not applied afterwards */
     bool metrics[4];  /* by bw_metric */
-    BW_MUST_USE bw_status (*build)(bw_ctx *ctx, const bw_index_params *params, const float *rows,
-                                   size_t n, bw_index **out);
+    /* rows->n rows; a kind that needs them as f32 in memory decodes them for itself. */
+    BW_MUST_USE bw_status (*build)(bw_ctx *ctx, const bw_index_params *params,
+                                   const bw_rows *rows, bw_index **out);
+    /* A new index from an old one: map[old row] = row of the new numbering, UINT32_MAX =
+     * gone; rows has the new numbering, and what no old row maps to is inserted. `old`
+     * stays as it is. NULL: the kind is always built anew. */
+    BW_MUST_USE bw_status (*derive)(bw_ctx *ctx, const bw_index_params *params,
+                                    const bw_index *old, const uint32_t *map,
+                                    const bw_rows *rows, bw_index **out);
     /* Pushes into `out` (chained over segments). Fewer than k only when fewer are allowed:
      * an approximate kind widens its effort, then scans. */
     BW_MUST_USE bw_status (*search)(bw_ctx *ctx, const bw_index *ix, const bw_index_search *s,
@@ -47,6 +58,11 @@ struct bw_index_ops {
     BW_MUST_USE bw_status (*save)(bw_ctx *ctx, const bw_index *ix, bw_buf *out);
     BW_MUST_USE bw_status (*load)(bw_ctx *ctx, const bw_index_params *params, const void *bytes,
                                   size_t n, bw_index **out);
+    /* What tuning measured, on this index's own rows: the least effort whose recall@k has
+     * a lower 95 % bound of at least `recall` (0: none has, scan), and that bound for an
+     * effort. Both NULL: the kind was not tuned. */
+    uint32_t (*effort_of)(const bw_index *ix, float recall, size_t k);
+    float (*recall_of)(const bw_index *ix, uint32_t effort);
     size_t (*bytes)(const bw_index *ix);
     void (*free)(bw_index *ix); /* NULL is accepted */
 };

@@ -3,9 +3,9 @@
 #include "kinds.h"
 
 static bw_status null_build(bw_ctx *ctx, const bw_index_params *params,
-                            const float *rows, size_t n, bw_index **out)
+                            const bw_rows *rows, bw_index **out)
 {
-    (void)params, (void)rows, (void)n;
+    (void)params, (void)rows;
     bw_index *ix = bw_calloc(1, sizeof *ix);
     if (!ix)
         return bw_fail_nomem(ctx);

@@ -194,23 +194,24 @@ static void row_push(const bw_shell_kind *kind, const bw_index_search *s, size_t
 {
     const size_t dim = kind->params.dim;
     const float key = bw_metric_key(bw_kernels_get(), kind->params.metric, s->query,
-                                    s->rows + row * dim, dim);
+                                    bw_index__f32(s->rows) + row * dim, dim);
     if (!bw_topk_wants(out, key))
         return;
     const bw_candidate c = {key, s->part, s->row0 + (uint32_t)row, s->ids[row]};
     bw_topk_push(out, &c);
 }
 
-static void shell_scan(const bw_shell_kind *kind, const bw_shell *shell,
-                       const bw_index_search *s, bw_topk *out)
+static bw_status shell_scan(bw_ctx *ctx, const bw_shell_kind *kind,
+                            const bw_shell *shell, const bw_index_search *s,
+                            bw_topk *out)
 {
-    if (!shell->rows) {
-        bw_index__scan(kind->params.metric, shell->n, kind->params.dim, s, out);
-        return;
-    }
+    if (!shell->rows)
+        return bw_index__scan(ctx, kind->params.metric, shell->n, kind->params.dim, s,
+                              out);
     for (size_t i = 0; i < shell->n; i++)
         if (bw_bitmap_get(s->allowed, shell->rows[i]))
             row_push(kind, s, shell->rows[i], out);
+    return BW_OK;
 }
 
 static size_t shell_allowed(const bw_shell *shell, const bw_index_search *s, bool all)
@@ -319,8 +320,7 @@ bw_status bw_shell__search(bw_ctx *ctx, const bw_shell_kind *kind,
         }
         a.effort = a.effort * 4 <= a.effort_max ? a.effort * 4 : 0;
     }
-    shell_scan(kind, shell, s, out);
-    return BW_OK;
+    return shell_scan(ctx, kind, shell, s, out);
 }
 
 /* ---- saving ---- */

@@ -69,6 +69,11 @@ static bw_index_params params_of(const struct bw_build *job)
     return (bw_index_params){.metric = job->metric, .dim = job->matrix->dim, .seed = 1};
 }
 
+static bw_rows rows_of(const bw_matrix *m)
+{
+    return (bw_rows){.dtype = BW_DTYPE_F32, .dim = m->dim, .n = m->cap, .data = m->data};
+}
+
 static const char *name_of(bw_ctx *ctx, const bw_build_id *id)
 {
     return bw_arena_printf(ctx, "%llu.%u.%u.graph", (unsigned long long)id->number,
@@ -169,12 +174,13 @@ static void run(bw_builder *b, struct bw_build *job)
         bw_ctx_reset(ctx);
         job->index = NULL;
         bw_index_params params = params_of(job);
+        params.stop = &b->stop;
+        const bw_rows rows = rows_of(job->matrix);
         bw_status st = bw_failpoint(ctx, "build.start");
         if (st == BW_OK)
             st = bw_index_start(ctx);
         if (st == BW_OK)
-            st = ops->build(ctx, &params, job->matrix->data, job->matrix->cap,
-                            &job->index);
+            st = ops->build(ctx, &params, &rows, &job->index);
         if (st != BW_OK) {
             job->index = NULL;
             if (!atomic_load(&b->stop))

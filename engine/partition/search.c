@@ -49,6 +49,8 @@ static bw_status search_rows(bw_ctx *ctx, const search *q, const bw_block_ref *r
                     m->ids, q->p->part, row0, out);
         return BW_OK;
     }
+    const bw_rows rows = {
+        .dtype = BW_DTYPE_F32, .dim = m->dim, .n = r->n, .data = m->data};
     bw_index_search s = {.query = q->query,
                          .k = q->p->k,
                          .effort = q->p->ef_search,
@@ -56,7 +58,7 @@ static bw_status search_rows(bw_ctx *ctx, const search *q, const bw_block_ref *r
                          .ids = m->ids,
                          .part = q->p->part,
                          .row0 = row0,
-                         .rows = m->data};
+                         .rows = &rows};
     return graph->ops->search(ctx, graph, &s, out);
 }
 

@@ -37,6 +37,16 @@ typedef enum bw_metric {
     BW_METRIC_MANHATTAN = 3
 } bw_metric;
 
+/* Stored precision of a dense vector. Everything exact is relative to it: a row's key is
+ * the f32 kernel's over the row decoded to f32 (int8: fl(scale · code), a scale a row). */
+typedef enum bw_dtype {
+    BW_DTYPE_F32 = 0,
+    BW_DTYPE_F16 = 1,
+    BW_DTYPE_BF16 = 2,
+    BW_DTYPE_I8 = 3
+} bw_dtype;
+enum { BW_NDTYPES = 4 };
+
 /* One vector of a point. Dense: n = dim values, indices NULL. Sparse: n pairs,
  * indices strictly ascending. name "" is the unnamed vector. */
 typedef struct bw_vector {

@@ -82,11 +82,12 @@ static bw_status search(const fixture *f, bw_ctx *ctx, const bw_index *ix)
     bw_candidate items[K];
     bw_topk t;
     bw_topk_init(&t, items, K);
+    const bw_rows rows = {.dim = DIM, .n = N, .data = f->rows};
     const bw_index_search s = {.query = f->rows,
                                .k = K,
                                .allowed = &f->allowed,
                                .ids = f->ids,
-                               .rows = f->rows};
+                               .rows = &rows};
     const bw_status status = ix->ops->search(ctx, ix, &s, &t);
     assert_true(status != BW_OK || t.n == K);
     return status;
@@ -103,7 +104,8 @@ static bw_status use(const fixture *f, bw_ctx *ctx, const bw_index_ops *ops,
                                .seed = 1};
     bw_index *ix = NULL, *again = NULL;
     bw_buf x = {0};
-    bw_status status = ops->build(ctx, &p, f->rows, N, &ix);
+    const bw_rows rows = {.dim = DIM, .n = N, .data = f->rows};
+    bw_status status = ops->build(ctx, &p, &rows, &ix);
     assert_true((status == BW_OK) == (ix != NULL));
     if (status == BW_OK)
         status = search(f, ctx, ix);

@@ -103,12 +103,14 @@ static size_t search(fixture *f, const bw_index *ix, const float *query,
 {
     bw_topk t;
     bw_topk_init(&t, out, K);
+    const bw_rows rows = {
+        .dim = (uint32_t)f->rows.dim, .n = f->rows.n, .data = f->scaled};
     const bw_index_search s = {.query = query,
                                .k = K,
                                .allowed = allowed,
                                .ids = f->ids,
                                .part = 1,
-                               .rows = f->scaled};
+                               .rows = &rows};
     assert_int_equal(ix->ops->search(f->ctx, ix, &s, &t), BW_OK);
     bw_topk_sort(&t);
     return t.n;
@@ -180,7 +182,9 @@ static bw_index *build(fixture *f, const char *kind, bw_metric metric)
         .metric = metric, .dim = (uint32_t)f->rows.dim, .seed = 1};
     bw_index *ix = NULL;
     const uint64_t t = bw_clock_mono_ns();
-    assert_int_equal(ops->build(f->ctx, &p, f->scaled, f->rows.n, &ix), BW_OK);
+    const bw_rows rows = {
+        .dim = (uint32_t)f->rows.dim, .n = f->rows.n, .data = f->scaled};
+    assert_int_equal(ops->build(f->ctx, &p, &rows, &ix), BW_OK);
     print_message("%s metric %d: built in %.1f s, %.1f MB\n", kind, (int)metric,
                   (double)(bw_clock_mono_ns() - t) * 1e-9,
                   (double)ops->bytes(ix) * 1e-6);

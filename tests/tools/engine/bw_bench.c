@@ -80,6 +80,11 @@ static const bw_index *bench_index(const bench *b, const char *kind)
     return NULL;
 }
 
+static bw_rows rows_of(const bench *b)
+{
+    return (bw_rows){.dim = (uint32_t)b->rows.dim, .n = b->rows.n, .data = b->rows.values};
+}
+
 static int bench_build(bench *b, const char *kind)
 {
     const bw_index_ops *ops = bw_index_kind(kind);
@@ -88,8 +93,8 @@ static int bench_build(bench *b, const char *kind)
     const bw_index_params p = {
         .metric = b->metric, .dim = (uint32_t)b->rows.dim, .seed = 1};
     const timer begin = timer_start();
-    if (ops->build(b->ctx, &p, b->rows.values, b->rows.n, &b->built[b->nbuilt]) !=
-        BW_OK)
+    const bw_rows rows = rows_of(b);
+    if (ops->build(b->ctx, &p, &rows, &b->built[b->nbuilt]) != BW_OK)
         return bench_fail(kind, bw_ctx_message(b->ctx));
     timer_print(timer_stop(begin));
     printf(", \"bytes\": %zu}\n", ops->bytes(b->built[b->nbuilt]));
@@ -112,6 +117,7 @@ static int bench_search(bench *b, const char *kind, uint32_t effort)
     const bw_index *ix = bench_index(b, kind);
     if (!ix)
         return bench_fail("not built", kind);
+    const bw_rows rows = rows_of(b);
     const timer begin = timer_start();
     for (size_t q = 0; q < b->queries.n; q++) {
         bw_candidate items[K];
@@ -122,7 +128,7 @@ static int bench_search(bench *b, const char *kind, uint32_t effort)
                                    .effort = effort,
                                    .allowed = &b->all,
                                    .ids = b->ids,
-                                   .rows = b->rows.values};
+                                   .rows = &rows};
         if (ix->ops->search(b->ctx, ix, &s, &t) != BW_OK)
             return bench_fail(kind, bw_ctx_message(b->ctx));
         bw_topk_sort(&t);

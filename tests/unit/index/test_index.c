@@ -70,11 +70,17 @@ static bw_index_params params(bw_metric metric)
         .metric = metric, .dim = DIM, .ef_construction = 40, .seed = 9};
 }
 
+static bw_rows view(const float *rows, size_t n)
+{
+    return (bw_rows){.dim = DIM, .n = n, .data = rows};
+}
+
 static bw_index *build(fixture *f, const char *kind, bw_metric metric, size_t n)
 {
     const bw_index_params p = params(metric);
+    const bw_rows rows = view(f->rows, n);
     bw_index *ix = NULL;
-    assert_int_equal(bw_index_kind(kind)->build(f->ctx, &p, f->rows, n, &ix), BW_OK);
+    assert_int_equal(bw_index_kind(kind)->build(f->ctx, &p, &rows, &ix), BW_OK);
     assert_ptr_equal(ix->ops, bw_index_kind(kind));
     return ix;
 }
@@ -93,13 +99,14 @@ static size_t search(fixture *f, const bw_index *ix, const float *query, size_t 
 {
     bw_topk t;
     bw_topk_init(&t, out, k);
+    const bw_rows rows = view(f->rows, f->allowed.nbits);
     const bw_index_search s = {.query = query,
                                .k = k,
                                .allowed = &f->allowed,
                                .ids = f->ids,
                                .part = 2,
                                .row0 = 100,
-                               .rows = f->rows};
+                               .rows = &rows};
     assert_int_equal(ix->ops->search(f->ctx, ix, &s, &t), BW_OK);
     bw_topk_sort(&t);
     bw_ctx_reset(f->ctx);
@@ -205,13 +212,14 @@ static void test_index__results_chain_over_segments(void **state)
     allow(f, N / 2, 1);
     for (uint32_t i = 0; i < 2; i++) {
         const size_t from = i * (N / 2);
+        const bw_rows rows = view(f->rows + from * DIM, N / 2);
         const bw_index_search s = {.query = query,
                                    .k = K,
                                    .allowed = &f->allowed,
                                    .ids = f->ids + from,
                                    .part = 2,
                                    .row0 = 100 + (uint32_t)from,
-                                   .rows = f->rows + from * DIM};
+                                   .rows = &rows};
         assert_int_equal(half->ops->search(f->ctx, half, &s, &t), BW_OK);
     }
     bw_topk_sort(&t);
@@ -261,12 +269,13 @@ static bool build_elsewhere(fixture *f, const char *isa, bw_metric metric, FILE 
     if (child == 0) { /* no kernel was chosen yet in this process */
         setenv("BW_ISA", isa, 1);
         bw_index_params p = params(metric);
+        const bw_rows rows = view(f->rows, N);
         bw_index *ix = NULL;
         bw_buf x = {0};
         p.ef_construction = 30; /* the scalar kernels are slow in a debug build */
         bool done =
             strcmp(bw_kernels_get()->isa, isa) == 0 &&
-            bw_index_kind("faiss-hnsw")->build(f->ctx, &p, f->rows, N, &ix) == BW_OK &&
+            bw_index_kind("faiss-hnsw")->build(f->ctx, &p, &rows, &ix) == BW_OK &&
             ix->ops->save(f->ctx, ix, &x) == BW_OK &&
             fwrite(x.ptr, 1, x.len, to) == x.len && fflush(to) == 0;
         _exit(done ? 0 : 1);
@@ -379,9 +388,10 @@ static void test_index__manhattan_is_flat_alone(void **state)
     for (size_t kd = 0; kd < NKINDS; kd++) {
         const bw_index_params p = params(BW_METRIC_MANHATTAN);
         const bw_index_ops *ops = bw_index_kind(kinds[kd]);
+        const bw_rows rows = view(f->rows, N);
         bw_index *ix = NULL;
         assert_true(ops->metrics[BW_METRIC_MANHATTAN] == (kd == 0));
-        assert_int_equal(ops->build(f->ctx, &p, f->rows, N, &ix),
+        assert_int_equal(ops->build(f->ctx, &p, &rows, &ix),
                          kd == 0 ? BW_OK : BW_EINVALID);
         ops->free(ix);
     }
@@ -390,18 +400,19 @@ static void test_index__manhattan_is_flat_alone(void **state)
 static void test_index__bad_parameters_are_refused(void **state)
 {
     fixture *f = *state;
+    const bw_rows rows = view(f->rows, N);
     bw_index *ix = NULL;
     bw_index_params p = params(BW_METRIC_DOT);
     p.M = 100000;
-    assert_int_equal(bw_index_kind("faiss-hnsw")->build(f->ctx, &p, f->rows, N, &ix),
+    assert_int_equal(bw_index_kind("faiss-hnsw")->build(f->ctx, &p, &rows, &ix),
                      BW_EINVALID);
     p = params(BW_METRIC_DOT);
     p.nlist = 1u << 30;
-    assert_int_equal(bw_index_kind("faiss-ivf")->build(f->ctx, &p, f->rows, N, &ix),
+    assert_int_equal(bw_index_kind("faiss-ivf")->build(f->ctx, &p, &rows, &ix),
                      BW_EINVALID);
     p = params(BW_METRIC_DOT);
     p.dim = 0;
-    assert_int_equal(bw_index_kind("faiss-ivf")->build(f->ctx, &p, f->rows, N, &ix),
+    assert_int_equal(bw_index_kind("faiss-ivf")->build(f->ctx, &p, &rows, &ix),
                      BW_EINVALID);
     assert_null(ix);
     assert_null(bw_index_kind("cagra"));
@@ -460,12 +471,13 @@ static void test_index__extreme_lengths_are_scanned(void **state)
     for (size_t i = 0; i < 2 * MANY * DIM; i++) /* squares overflow, and underflow */
         rows[i] = f->rows[i] * (i < MANY * DIM ? 1e30f : 1e-30f);
     query_make(f, query);
+    const bw_rows many = view(rows, 2 * MANY);
     for (int m = 1; m < 3; m++)
         for (size_t kd = 1; kd < NKINDS; kd++) {
             const bw_index_params p = params((bw_metric)m);
             bw_index *ix = NULL;
             assert_int_equal(
-                bw_index_kind(kinds[kd])->build(f->ctx, &p, rows, 2 * MANY, &ix),
+                bw_index_kind(kinds[kd])->build(f->ctx, &p, &many, &ix),
                 BW_OK);
             bw_candidate got[K], want[K];
             bw_topk g, w;
@@ -476,7 +488,7 @@ static void test_index__extreme_lengths_are_scanned(void **state)
                                        .k = K,
                                        .allowed = &f->allowed,
                                        .ids = f->ids,
-                                       .rows = rows};
+                                       .rows = &many};
             assert_int_equal(ix->ops->search(f->ctx, ix, &s, &g), BW_OK);
             bw_scan_f32(bw_kernels_get(), (bw_metric)m, query, rows, 2 * MANY, DIM,
                         &f->allowed, f->ids, 0, 0, &w);
@@ -522,13 +534,14 @@ static void *job_run(void *arg)
     for (int i = 0; i < 30 && j->status == BW_OK; i++) {
         bw_topk t;
         bw_topk_init(&t, j->got, K);
+        const bw_rows rows = view(j->f->rows, N);
         const bw_index_search s = {.query = j->query,
                                    .k = K,
                                    .allowed = &j->f->allowed,
                                    .ids = j->f->ids,
                                    .part = 2,
                                    .row0 = 100,
-                                   .rows = j->f->rows};
+                                   .rows = &rows};
         j->status = j->ix->ops->search(ctx, j->ix, &s, &t);
         bw_topk_sort(&t);
     }
