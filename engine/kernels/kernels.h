@@ -10,6 +10,7 @@
 #define BW_KERNELS_H
 #include "../base/bitmap.h"
 #include "topk.h"
+#include "typed.h"
 
 typedef struct bw_kernels {
     const char *isa; /* "scalar", "avx2", "avx512" */
@@ -20,6 +21,10 @@ typedef struct bw_kernels {
     void (*dot_rows_f32)(const float *query, const float *rows, size_t n, size_t dim, float *out);
     void (*l2sq_rows_f32)(const float *query, const float *rows, size_t n, size_t dim, float *out);
     void (*l1_rows_f32)(const float *query, const float *rows, size_t n, size_t dim, float *out);
+    bw_rows_fn *rows[BW_NDTYPES][BW_NOPS];   /* over stored rows (typed.h): one query */
+    bw_block_fn *block[BW_NDTYPES][BW_NOPS]; /* several queries, each row read once */
+    /* out[j] = the value of element j of one row; scale 1 unless int8 */
+    void (*decode[BW_NDTYPES])(const void *row, float scale, size_t dim, float *out);
 } bw_kernels;
 
 const bw_kernels *bw_kernels_get(void);          /* never NULL; thread-safe */
