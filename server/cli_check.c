@@ -8,6 +8,7 @@
 #include "harden.h"
 #include "labelling.h"
 #include "v1.h"
+#include "../engine/index/gpu_load.h"
 #include <errno.h>
 #include <sodium.h>
 #include <sqlite3.h>
@@ -167,6 +168,35 @@ static void check_policies(bw_ctx *ctx, bw_config *c, const char *dir)
     bw_policy_bench_close(&b);
 }
 
+/* What a GPU would be used with, and why not. A cell without one is in order; a module
+ * that is there and refused is not. */
+static void check_gpu(bw_ctx *ctx)
+{
+    char text[BW_GPU_TEXT_MAX];
+    uint32_t reason;
+    const bw_gpu_module *m = bw_gpu_load(&reason, text);
+    bw_gpu_probe *p = m ? bw_arena_calloc(ctx, 1, sizeof *p) : NULL;
+    if (!p) {
+        if (reason == BW_GPU_BAD_MODULE)
+            note(false, "the GPU module may be loaded", text);
+        else
+            (void)printf("      GPU: %s; the CPU searches\n", text);
+        return;
+    }
+    m->probe(p);
+    (void)printf("      GPU: %s%s\n", p->text,
+                 p->reason == BW_GPU_READY ? "" : "; the CPU searches");
+    for (uint32_t i = 0; i < p->ndevices; i++) {
+        const bw_gpu_device *d = &p->devices[i];
+        (void)printf("      GPU %u: %s, compute capability %u.%u, %llu of %llu MiB free, driver for "
+                     "CUDA %u.%u: %s\n",
+                     d->index, d->name, d->cc_major, d->cc_minor,
+                     (unsigned long long)(d->memory_free >> 20),
+                     (unsigned long long)(d->memory_total >> 20), d->driver / 1000,
+                     d->driver % 1000 / 10, bw_gpu_reason_text(d->reason));
+    }
+}
+
 static void doctor_folder(bw_ctx *ctx, bw_cli_settings *set)
 {
     bw_config c;
@@ -178,6 +208,7 @@ static void doctor_folder(bw_ctx *ctx, bw_cli_settings *set)
     note(s == BW_OK, "the configuration may serve",
          s == BW_OK ? "" : bw_ctx_message(ctx));
     check_machine(ctx, &c);
+    check_gpu(ctx);
     check_folder(ctx, set->data);
     check_policies(ctx, &c, set->data);
     if (c.model_folder.len > 0) {

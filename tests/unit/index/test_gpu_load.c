@@ -1,0 +1,126 @@
+/* Where a GPU module may come from, and what is said when there is none. The module that
+ * was built, if it was, is opened here without a device: it must say so, and not crash. */
+#include "engine/index/gpu_load.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+typedef struct fixture {
+    char folder[64], file[96];
+} fixture;
+
+static int setup(void **state)
+{
+    static fixture f;
+    (void)snprintf(f.folder, sizeof f.folder, "/tmp/bw_gpu_load.XXXXXX");
+    assert_non_null(mkdtemp(f.folder));
+    (void)snprintf(f.file, sizeof f.file, "%s/bailiwick_cuda.so", f.folder);
+    *state = &f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    (void)chmod(f->folder, 0700);
+    (void)unlink(f->file);
+    (void)rmdir(f->folder);
+    return 0;
+}
+
+static void put(const char *path, const char *text, mode_t mode)
+{
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    assert_true(fputs(text, out) >= 0);
+    assert_int_equal(fclose(out), 0);
+    assert_int_equal(chmod(path, mode), 0);
+}
+
+static void expect(const char *folder, uint32_t reason, const char *words)
+{
+    char text[BW_GPU_TEXT_MAX] = "";
+    uint32_t got = 99;
+    assert_null(bw_gpu_load_from(folder, &got, text));
+    assert_int_equal(got, reason);
+    if (!strstr(text, words))
+        fail_msg("\"%s\" lacks \"%s\"", text, words);
+}
+
+static void test_gpu_load__says_that_nothing_is_installed(void **state)
+{
+    fixture *f = *state;
+    expect(f->folder, BW_GPU_NO_MODULE, "no GPU module");
+    expect("/nowhere/at/all", BW_GPU_NO_MODULE, "no GPU module");
+}
+
+static void test_gpu_load__refuses_what_others_may_write(void **state)
+{
+    fixture *f = *state;
+    put(f->file, "not a library", 0666);
+    expect(f->folder, BW_GPU_BAD_MODULE, "others may write to it");
+    assert_int_equal(chmod(f->file, 0620), 0);
+    expect(f->folder, BW_GPU_BAD_MODULE, "others may write to it");
+    assert_int_equal(chmod(f->file, 0600), 0);
+    assert_int_equal(chmod(f->folder, 0777), 0);
+    expect(f->folder, BW_GPU_BAD_MODULE, "its folder");
+    assert_int_equal(chmod(f->folder, 0700), 0);
+    expect(f->folder, BW_GPU_BAD_MODULE, "does not load");
+}
+
+static void test_gpu_load__refuses_links_and_folders(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(symlink("/etc/hostname", f->file), 0);
+    expect(f->folder, BW_GPU_BAD_MODULE, "link");
+    assert_int_equal(unlink(f->file), 0);
+    assert_int_equal(mkdir(f->file, 0700), 0);
+    expect(f->folder, BW_GPU_BAD_MODULE, "no regular file");
+    assert_int_equal(rmdir(f->file), 0);
+    assert_int_equal(mkfifo(f->file, 0600), 0); /* must not wait for a writer */
+    expect(f->folder, BW_GPU_BAD_MODULE, "no regular file");
+}
+
+static void test_gpu_load__has_words_for_every_code(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < BW_GPU_NREASONS; r++)
+        assert_true(strlen(bw_gpu_reason_text(r)) > 3);
+    for (uint32_t s = BW_GPU_OK; s <= BW_GPU_UNSUPPORTED; s++)
+        assert_true(strlen(bw_gpu_status_text(s)) > 1);
+    assert_string_equal(bw_gpu_reason_text(BW_GPU_NREASONS), "unknown reason");
+    assert_string_equal(bw_gpu_status_text(99), "unknown status");
+}
+
+static void test_gpu_load__uses_a_double_when_told(void **state)
+{
+    (void)state;
+    static const bw_gpu_module table = {.abi = BW_GPU_ABI, .size = sizeof table, .name = "double"};
+    char text[BW_GPU_TEXT_MAX];
+    uint32_t reason = 99;
+    bw_gpu_load_use(&table);
+    assert_ptr_equal(bw_gpu_load(&reason, text), &table);
+    assert_int_equal(reason, BW_GPU_READY);
+    bw_gpu_load_use(NULL);
+    const bw_gpu_module *m = bw_gpu_load(&reason, text);
+    assert_true(m == NULL || m != &table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_gpu_load__says_that_nothing_is_installed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_gpu_load__refuses_what_others_may_write, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_gpu_load__refuses_links_and_folders, setup, teardown),
+        cmocka_unit_test(test_gpu_load__has_words_for_every_code),
+        cmocka_unit_test(test_gpu_load__uses_a_double_when_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
