@@ -7,11 +7,19 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 static bool cpu_has_avx2(void)
 {
 #if defined(__x86_64__)
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    /* F16C by hand: Clang 14's __builtin_cpu_supports does not know the name. That the
+     * system keeps the wide registers is in the answer for AVX2. */
+    unsigned a, b, c, d;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("popcnt") && __get_cpuid(1, &a, &b, &c, &d) &&
+           (c & bit_F16C);
 #else
     return false;
 #endif
@@ -22,7 +30,7 @@ static bool cpu_has_avx512(void)
 #if defined(__x86_64__)
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("fma");
+           cpu_has_avx2();
 #else
     return false;
 #endif

@@ -1,22 +1,105 @@
-/* Distance kernels for AVX2 with FMA; reached only after kernels.c asked the CPU.
+/* Distance kernels for AVX2 with FMA and F16C; reached only after kernels.c asked the
+ * CPU. The drivers are in kernels_wide.h; here are the registers.
  *
- * The 16 partial sums of one row are two ymm registers (sums 0–7 and 8–15), so the
- * rows form works on four rows at a time with eight chains: that covers a fused
- * multiply-add's latency of 4 at two a cycle. The tail is done sum by sum in scalar
- * code (vfmadd231ss), which leaves the other sums' bits alone (kernels_isa.h). */
+ * The 16 partial sums of one row are two ymm registers (sums 0–7 and 8–15).
+ *   vfmadd231ps ymm   latency 4, two a cycle
+ *   vcvtph2ps ymm     f16 to f32, exact; signalling NaN becomes quiet
+ *   vpmovzxwd, vpslld bf16 to f32
+ *   vpmovsxbd, vcvtdq2ps, vmulps   int8 to fl(scale · code)
+ * A tail's step is done on all lanes with zeros, and the lanes past it keep their old
+ * bits by a blend (kernels_isa.h). */
 #include "kernels_isa.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#include <math.h>
 
-enum { ROWS = 4 };
-
-typedef struct sums {
+#define INLINE static inline __attribute__((always_inline))
+enum { VW = 8 };
+typedef __m256 vf;
+typedef struct v16 {
     __m256 lo, hi;
-} sums;
+} v16;
 
-static inline __attribute__((always_inline)) float sums_fold(sums s)
+INLINE vf vf_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+INLINE vf vf_all(float x)
+{
+    return _mm256_set1_ps(x);
+}
+INLINE void vf_store(float *p, vf v)
+{
+    _mm256_storeu_ps(p, v);
+}
+
+INLINE vf vf_load(bw_dtype t, const void *row, size_t i, vf scale)
+{
+    const uint16_t *half = (const uint16_t *)row + i;
+    switch (t) {
+    case BW_DTYPE_F16:
+        return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)half));
+    case BW_DTYPE_BF16:
+        return _mm256_castsi256_ps(_mm256_slli_epi32(
+            _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)half)), 16));
+    case BW_DTYPE_I8:
+        return _mm256_mul_ps(
+            scale, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(
+                       _mm_loadl_epi64((const __m128i *)((const int8_t *)row + i)))));
+    case BW_DTYPE_F32:
+    default:
+        return _mm256_loadu_ps((const float *)row + i);
+    }
+}
+
+/* The first n lanes set, n <= 8. */
+INLINE __m256i lanes(size_t n)
+{
+    static const int32_t edge[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    return _mm256_loadu_si256((const __m256i *)(edge + 8 - n));
+}
+
+INLINE vf vf_part(bw_dtype t, const void *row, size_t i, vf scale, size_t n)
+{
+    if (t == BW_DTYPE_F32)
+        return _mm256_maskload_ps((const float *)row + i, lanes(n));
+    uint16_t half[8] = {0};
+    int8_t code[8] = {0};
+    for (size_t j = 0; j < n && t == BW_DTYPE_I8; j++)
+        code[j] = ((const int8_t *)row)[i + j];
+    for (size_t j = 0; j < n && t != BW_DTYPE_I8; j++)
+        half[j] = ((const uint16_t *)row)[i + j];
+    return t == BW_DTYPE_I8 ? vf_load(t, code, 0, scale) : vf_load(t, half, 0, scale);
+}
+
+INLINE vf vf_keep(vf old, vf new, size_t n)
+{
+    return _mm256_blendv_ps(old, new, _mm256_castsi256_ps(lanes(n)));
+}
+
+INLINE vf vf_step(bw_kernel_op op, vf s, vf a, vf b)
+{
+    const vf d = _mm256_sub_ps(a, b);
+    switch (op) {
+    case BW_KERNEL_L2SQ:
+        return _mm256_fmadd_ps(d, d, s);
+    case BW_KERNEL_L1:
+        return _mm256_add_ps(s, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), d));
+    case BW_KERNEL_DOT:
+    default:
+        return _mm256_fmadd_ps(a, b, s);
+    }
+}
+
+INLINE v16 v16_zero(void)
+{
+    return (v16){vf_zero(), vf_zero()};
+}
+INLINE v16 v16_of(const float s[16])
+{
+    return (v16){_mm256_loadu_ps(s), _mm256_loadu_ps(s + 8)};
+}
+INLINE float v16_fold(v16 s)
 {
     const __m256 f8 = _mm256_add_ps(s.lo, s.hi);
     const __m128 f4 =
@@ -25,115 +108,40 @@ static inline __attribute__((always_inline)) float sums_fold(sums s)
     return _mm_cvtss_f32(_mm_add_ss(f2, _mm_shuffle_ps(f2, f2, 1)));
 }
 
-static inline __attribute__((always_inline)) __m256 dot_half(__m256 s, __m256 a,
-                                                             __m256 b)
+INLINE v16 row16(bw_kernel_op op, bw_dtype t, v16 s, const float *query,
+                 const void *row, size_t i, vf scale)
 {
-    return _mm256_fmadd_ps(a, b, s);
-}
-static inline __attribute__((always_inline)) float dot_one(float s, float a, float b)
-{
-    return fmaf(a, b, s);
-}
-static inline __attribute__((always_inline)) __m256 l2sq_half(__m256 s, __m256 a,
-                                                              __m256 b)
-{
-    const __m256 d = _mm256_sub_ps(a, b);
-    return _mm256_fmadd_ps(d, d, s);
-}
-static inline __attribute__((always_inline)) float l2sq_one(float s, float a, float b)
-{
-    const float d = a - b;
-    return fmaf(d, d, s);
-}
-static inline __attribute__((always_inline)) __m256 l1_half(__m256 s, __m256 a,
-                                                            __m256 b)
-{
-    const __m256 sign = _mm256_set1_ps(-0.0f);
-    return _mm256_add_ps(s, _mm256_andnot_ps(sign, _mm256_sub_ps(a, b)));
-}
-static inline __attribute__((always_inline)) float l1_one(float s, float a, float b)
-{
-    return s + fabsf(a - b);
+    s.lo = vf_step(op, s.lo, _mm256_loadu_ps(query + i), vf_load(t, row, i, scale));
+    s.hi = vf_step(op, s.hi, _mm256_loadu_ps(query + i + 8),
+                   vf_load(t, row, i + 8, scale));
+    return s;
 }
 
-#define STEP(op, s, row)                                            \
-    do {                                                            \
-        s.lo = op##_half(s.lo, q0, _mm256_loadu_ps((row) + i));     \
-        s.hi = op##_half(s.hi, q1, _mm256_loadu_ps((row) + i + 8)); \
-    } while (0)
+INLINE vf rest8(bw_kernel_op op, bw_dtype t, vf s, const float *query, const void *row,
+                size_t i, vf scale, size_t n)
+{
+    const vf q = _mm256_maskload_ps(query + i, lanes(n));
+    return vf_keep(s, vf_step(op, s, q, vf_part(t, row, i, scale, n)), n);
+}
 
-#define DEFINE_OP(op)                                                                  \
-    static float op##_tail(sums s, const float *a, const float *b, size_t rest)        \
-    {                                                                                  \
-        float t[BW_KERNEL_SUMS];                                                       \
-        _mm256_storeu_ps(t, s.lo);                                                     \
-        _mm256_storeu_ps(t + 8, s.hi);                                                 \
-        for (size_t i = 0; i < rest; i++)                                              \
-            t[i] = op##_one(t[i], a[i], b[i]);                                         \
-        return sums_fold((sums){_mm256_loadu_ps(t), _mm256_loadu_ps(t + 8)});          \
-    }                                                                                  \
-    static float bw_##op##_f32_avx2(const float *a, const float *b, size_t dim)        \
-    {                                                                                  \
-        sums s = {_mm256_setzero_ps(), _mm256_setzero_ps()};                           \
-        size_t i = 0;                                                                  \
-        for (; i + 16 <= dim; i += 16) {                                               \
-            const __m256 q0 = _mm256_loadu_ps(a + i), q1 = _mm256_loadu_ps(a + i + 8); \
-            STEP(op, s, b);                                                            \
-        }                                                                              \
-        return i < dim ? op##_tail(s, a + i, b + i, dim - i) : sums_fold(s);           \
-    }                                                                                  \
-    static inline __attribute__((always_inline)) void op##_block(                      \
-        const float *query, const float *r, size_t dim, float *out, bool more)         \
-    {                                                                                  \
-        const float *r1 = r + dim, *r2 = r1 + dim, *r3 = r2 + dim;                     \
-        sums s0 = {_mm256_setzero_ps(), _mm256_setzero_ps()}, s1 = s0, s2 = s0,        \
-             s3 = s0;                                                                  \
-        size_t i = 0;                                                                  \
-        for (; i + 16 <= dim; i += 16) {                                               \
-            const __m256 q0 = _mm256_loadu_ps(query + i),                              \
-                         q1 = _mm256_loadu_ps(query + i + 8);                          \
-            if (more) {                                                                \
-                _mm_prefetch((const char *)(r + ROWS * dim + i), _MM_HINT_T0);         \
-                _mm_prefetch((const char *)(r1 + ROWS * dim + i), _MM_HINT_T0);        \
-                _mm_prefetch((const char *)(r2 + ROWS * dim + i), _MM_HINT_T0);        \
-                _mm_prefetch((const char *)(r3 + ROWS * dim + i), _MM_HINT_T0);        \
-            }                                                                          \
-            STEP(op, s0, r);                                                           \
-            STEP(op, s1, r1);                                                          \
-            STEP(op, s2, r2);                                                          \
-            STEP(op, s3, r3);                                                          \
-        }                                                                              \
-        const size_t rest = dim - i;                                                   \
-        out[0] = rest ? op##_tail(s0, query + i, r + i, rest) : sums_fold(s0);         \
-        out[1] = rest ? op##_tail(s1, query + i, r1 + i, rest) : sums_fold(s1);        \
-        out[2] = rest ? op##_tail(s2, query + i, r2 + i, rest) : sums_fold(s2);        \
-        out[3] = rest ? op##_tail(s3, query + i, r3 + i, rest) : sums_fold(s3);        \
-    }                                                                                  \
-    static void bw_##op##_rows_f32_avx2(const float *query, const float *rows,         \
-                                        size_t n, size_t dim, float *out)              \
-    {                                                                                  \
-        size_t i = 0;                                                                  \
-        for (; i + 2 * ROWS <= n; i += ROWS)                                           \
-            op##_block(query, rows + i * dim, dim, out + i, true);                     \
-        for (; i + ROWS <= n; i += ROWS)                                               \
-            op##_block(query, rows + i * dim, dim, out + i, false);                    \
-        for (; i < n; i++)                                                             \
-            out[i] = bw_##op##_f32_avx2(query, rows + i * dim, dim);                   \
+/* n < 16 elements. */
+INLINE v16 row_rest(bw_kernel_op op, bw_dtype t, v16 s, const float *query,
+                    const void *row, size_t i, vf scale, size_t n)
+{
+    if (n < 8) {
+        s.lo = rest8(op, t, s.lo, query, row, i, scale, n);
+        return s;
     }
+    s.lo = vf_step(op, s.lo, _mm256_loadu_ps(query + i), vf_load(t, row, i, scale));
+    s.hi = rest8(op, t, s.hi, query, row, i + 8, scale, n - 8);
+    return s;
+}
 
-DEFINE_OP(dot)
-DEFINE_OP(l2sq)
-DEFINE_OP(l1)
+#include "kernels_wide.h"
 
-const bw_kernels bw_kernels__avx2 = {
-    .isa = "avx2",
-    .dot_f32 = bw_dot_f32_avx2,
-    .l2sq_f32 = bw_l2sq_f32_avx2,
-    .l1_f32 = bw_l1_f32_avx2,
-    .dot_rows_f32 = bw_dot_rows_f32_avx2,
-    .l2sq_rows_f32 = bw_l2sq_rows_f32_avx2,
-    .l1_rows_f32 = bw_l1_rows_f32_avx2,
-};
+BW_KERNELS_INSTANCES(avx2)
+
+const bw_kernels bw_kernels__avx2 = BW_KERNELS_TABLE(avx2);
 #else
 typedef int bw_kernels_avx2_unused; /* a translation unit may not be empty */
 #endif

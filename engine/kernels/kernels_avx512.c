@@ -1,23 +1,113 @@
 /* Distance kernels for AVX-512 (F, BW, DQ, VL); reached only after kernels.c asked the
- * CPU.
+ * CPU. The drivers are in kernels_wide.h; here are the registers.
  *
- * One zmm register holds the 16 partial sums of one row. A row's sum is one chain of
- * fused multiply-adds (latency 4, two a cycle), so the rows form works on four rows at
- * a time: four chains hide the latency, and no row's own order changes.
- *
+ * One zmm register holds the 16 partial sums of one row.
  *   vfmadd231ps zmm   latency 4, ports 0 and 5
  *   vsubps, vaddps    latency 4, ports 0 and 5
  *   vandps (abs)      latency 1
- * The tail runs under a mask, which leaves the other sums' bits alone (kernels_isa.h).
- */
+ *   vcvtph2ps zmm     f16 to f32, exact
+ * vdpbf16ps is not used: it rounds otherwise (and flushes subnormals), and its two
+ * products a lane are another order of sums. The tail runs under a mask, which leaves
+ * the other sums' bits alone (kernels_isa.h). */
 #include "kernels_isa.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-enum { ROWS = 4 };
+#define INLINE static inline __attribute__((always_inline))
+enum { VW = 16 };
+typedef __m512 vf;
+typedef __m512 v16;
 
-static inline __attribute__((always_inline)) float sums_fold(__m512 s)
+INLINE vf vf_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+INLINE vf vf_all(float x)
+{
+    return _mm512_set1_ps(x);
+}
+INLINE void vf_store(float *p, vf v)
+{
+    _mm512_storeu_ps(p, v);
+}
+
+INLINE vf bf16_wide(__m256i h)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+INLINE vf i8_wide(__m128i codes, vf scale)
+{
+    return _mm512_mul_ps(scale, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes)));
+}
+
+INLINE vf vf_load(bw_dtype t, const void *row, size_t i, vf scale)
+{
+    const uint16_t *half = (const uint16_t *)row + i;
+    switch (t) {
+    case BW_DTYPE_F16:
+        return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)half));
+    case BW_DTYPE_BF16:
+        return bf16_wide(_mm256_loadu_si256((const __m256i *)half));
+    case BW_DTYPE_I8:
+        return i8_wide(_mm_loadu_si128((const __m128i *)((const int8_t *)row + i)),
+                       scale);
+    case BW_DTYPE_F32:
+    default:
+        return _mm512_loadu_ps((const float *)row + i);
+    }
+}
+
+INLINE __mmask16 lanes(size_t n)
+{
+    return (__mmask16)((1u << n) - 1u);
+}
+
+INLINE vf vf_part(bw_dtype t, const void *row, size_t i, vf scale, size_t n)
+{
+    const uint16_t *half = (const uint16_t *)row + i;
+    const __mmask16 m = lanes(n);
+    switch (t) {
+    case BW_DTYPE_F16:
+        return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, half));
+    case BW_DTYPE_BF16:
+        return bf16_wide(_mm256_maskz_loadu_epi16(m, half));
+    case BW_DTYPE_I8:
+        return i8_wide(_mm_maskz_loadu_epi8(m, (const int8_t *)row + i), scale);
+    case BW_DTYPE_F32:
+    default:
+        return _mm512_maskz_loadu_ps(m, (const float *)row + i);
+    }
+}
+
+INLINE vf vf_keep(vf old, vf new, size_t n)
+{
+    return _mm512_mask_mov_ps(old, lanes(n), new);
+}
+
+INLINE vf vf_step(bw_kernel_op op, vf s, vf a, vf b)
+{
+    const vf d = _mm512_sub_ps(a, b);
+    switch (op) {
+    case BW_KERNEL_L2SQ:
+        return _mm512_fmadd_ps(d, d, s);
+    case BW_KERNEL_L1:
+        return _mm512_add_ps(s, _mm512_abs_ps(d));
+    case BW_KERNEL_DOT:
+    default:
+        return _mm512_fmadd_ps(a, b, s);
+    }
+}
+
+INLINE v16 v16_zero(void)
+{
+    return vf_zero();
+}
+INLINE v16 v16_of(const float s[16])
+{
+    return _mm512_loadu_ps(s);
+}
+INLINE float v16_fold(v16 s)
 {
     const __m256 f8 =
         _mm256_add_ps(_mm512_castps512_ps256(s), _mm512_extractf32x8_ps(s, 1));
@@ -27,117 +117,24 @@ static inline __attribute__((always_inline)) float sums_fold(__m512 s)
     return _mm_cvtss_f32(_mm_add_ss(f2, _mm_shuffle_ps(f2, f2, 1)));
 }
 
-static inline __attribute__((always_inline)) __mmask16 tail_mask(size_t rest)
+INLINE v16 row16(bw_kernel_op op, bw_dtype t, v16 s, const float *query,
+                 const void *row, size_t i, vf scale)
 {
-    return (__mmask16)((1u << rest) - 1u);
+    return vf_step(op, s, _mm512_loadu_ps(query + i), vf_load(t, row, i, scale));
 }
 
-static inline __attribute__((always_inline)) __m512 dot_step(__m512 s, __m512 a,
-                                                             __m512 b)
+INLINE v16 row_rest(bw_kernel_op op, bw_dtype t, v16 s, const float *query,
+                    const void *row, size_t i, vf scale, size_t n)
 {
-    return _mm512_fmadd_ps(a, b, s);
-}
-static inline __attribute__((always_inline)) __m512 dot_tail(__m512 s, __m512 a,
-                                                             __m512 b, __mmask16 m)
-{
-    return _mm512_mask3_fmadd_ps(a, b, s, m);
-}
-static inline __attribute__((always_inline)) __m512 l2sq_step(__m512 s, __m512 a,
-                                                              __m512 b)
-{
-    const __m512 d = _mm512_sub_ps(a, b);
-    return _mm512_fmadd_ps(d, d, s);
-}
-static inline __attribute__((always_inline)) __m512 l2sq_tail(__m512 s, __m512 a,
-                                                              __m512 b, __mmask16 m)
-{
-    const __m512 d = _mm512_sub_ps(a, b);
-    return _mm512_mask3_fmadd_ps(d, d, s, m);
-}
-static inline __attribute__((always_inline)) __m512 l1_step(__m512 s, __m512 a,
-                                                            __m512 b)
-{
-    return _mm512_add_ps(s, _mm512_abs_ps(_mm512_sub_ps(a, b)));
-}
-static inline __attribute__((always_inline)) __m512 l1_tail(__m512 s, __m512 a,
-                                                            __m512 b, __mmask16 m)
-{
-    return _mm512_mask_add_ps(s, m, s, _mm512_abs_ps(_mm512_sub_ps(a, b)));
+    const vf q = _mm512_maskz_loadu_ps(lanes(n), query + i);
+    return vf_keep(s, vf_step(op, s, q, vf_part(t, row, i, scale, n)), n);
 }
 
-/* Four rows: each line of the block ahead is asked for while its place in this one is
- * worked on, because a hardware stream ends with every 1.5 KiB row. */
-#define DEFINE_OP(op)                                                             \
-    static float bw_##op##_f32_avx512(const float *a, const float *b, size_t dim) \
-    {                                                                             \
-        __m512 s = _mm512_setzero_ps();                                           \
-        size_t i = 0;                                                             \
-        for (; i + 16 <= dim; i += 16)                                            \
-            s = op##_step(s, _mm512_loadu_ps(a + i), _mm512_loadu_ps(b + i));     \
-        if (i < dim) {                                                            \
-            const __mmask16 m = tail_mask(dim - i);                               \
-            s = op##_tail(s, _mm512_maskz_loadu_ps(m, a + i),                     \
-                          _mm512_maskz_loadu_ps(m, b + i), m);                    \
-        }                                                                         \
-        return sums_fold(s);                                                      \
-    }                                                                             \
-    static inline __attribute__((always_inline)) void op##_block(                 \
-        const float *query, const float *r, size_t dim, float *out, bool more)    \
-    {                                                                             \
-        const float *r1 = r + dim, *r2 = r1 + dim, *r3 = r2 + dim;                \
-        __m512 s0 = _mm512_setzero_ps(), s1 = s0, s2 = s0, s3 = s0;               \
-        size_t i = 0;                                                             \
-        for (; i + 16 <= dim; i += 16) {                                          \
-            const __m512 q = _mm512_loadu_ps(query + i);                          \
-            if (more) {                                                           \
-                _mm_prefetch((const char *)(r + ROWS * dim + i), _MM_HINT_T0);    \
-                _mm_prefetch((const char *)(r1 + ROWS * dim + i), _MM_HINT_T0);   \
-                _mm_prefetch((const char *)(r2 + ROWS * dim + i), _MM_HINT_T0);   \
-                _mm_prefetch((const char *)(r3 + ROWS * dim + i), _MM_HINT_T0);   \
-            }                                                                     \
-            s0 = op##_step(s0, q, _mm512_loadu_ps(r + i));                        \
-            s1 = op##_step(s1, q, _mm512_loadu_ps(r1 + i));                       \
-            s2 = op##_step(s2, q, _mm512_loadu_ps(r2 + i));                       \
-            s3 = op##_step(s3, q, _mm512_loadu_ps(r3 + i));                       \
-        }                                                                         \
-        if (i < dim) {                                                            \
-            const __mmask16 m = tail_mask(dim - i);                               \
-            const __m512 q = _mm512_maskz_loadu_ps(m, query + i);                 \
-            s0 = op##_tail(s0, q, _mm512_maskz_loadu_ps(m, r + i), m);            \
-            s1 = op##_tail(s1, q, _mm512_maskz_loadu_ps(m, r1 + i), m);           \
-            s2 = op##_tail(s2, q, _mm512_maskz_loadu_ps(m, r2 + i), m);           \
-            s3 = op##_tail(s3, q, _mm512_maskz_loadu_ps(m, r3 + i), m);           \
-        }                                                                         \
-        out[0] = sums_fold(s0);                                                   \
-        out[1] = sums_fold(s1);                                                   \
-        out[2] = sums_fold(s2);                                                   \
-        out[3] = sums_fold(s3);                                                   \
-    }                                                                             \
-    static void bw_##op##_rows_f32_avx512(const float *query, const float *rows,  \
-                                          size_t n, size_t dim, float *out)       \
-    {                                                                             \
-        size_t i = 0;                                                             \
-        for (; i + 2 * ROWS <= n; i += ROWS)                                      \
-            op##_block(query, rows + i * dim, dim, out + i, true);                \
-        for (; i + ROWS <= n; i += ROWS)                                          \
-            op##_block(query, rows + i * dim, dim, out + i, false);               \
-        for (; i < n; i++)                                                        \
-            out[i] = bw_##op##_f32_avx512(query, rows + i * dim, dim);            \
-    }
+#include "kernels_wide.h"
 
-DEFINE_OP(dot)
-DEFINE_OP(l2sq)
-DEFINE_OP(l1)
+BW_KERNELS_INSTANCES(avx512)
 
-const bw_kernels bw_kernels__avx512 = {
-    .isa = "avx512",
-    .dot_f32 = bw_dot_f32_avx512,
-    .l2sq_f32 = bw_l2sq_f32_avx512,
-    .l1_f32 = bw_l1_f32_avx512,
-    .dot_rows_f32 = bw_dot_rows_f32_avx512,
-    .l2sq_rows_f32 = bw_l2sq_rows_f32_avx512,
-    .l1_rows_f32 = bw_l1_rows_f32_avx512,
-};
+const bw_kernels bw_kernels__avx512 = BW_KERNELS_TABLE(avx512);
 #else
 typedef int bw_kernels_avx512_unused; /* a translation unit may not be empty */
 #endif
