@@ -18,11 +18,15 @@ const bw_vector_spec *bw_qdrant__spec(const bw_collection_info *info, bw_str nam
 
 /* bw_json_f32's message names the component; the place is added here. */
 static bw_status floats(bw_qdrant_parse *p, const bw_json *node, uint32_t max,
-                        float **out)
+                        const float **out)
 {
     if (node->count > max)
         return bw_qdrant__invalid(p, "vector", "%u components, at most %u are taken",
                                   node->count, max);
+    if (node->floats) { /* the reader made them in passing; they live in the arena */
+        *out = node->floats;
+        return BW_OK;
+    }
     float *v = bw_arena_alloc(p->ctx, (size_t)node->count * sizeof *v);
     if (!v)
         return bw_fail_nomem(p->ctx);
@@ -71,7 +75,7 @@ static bw_status sparse(bw_qdrant_parse *p, const bw_json *node, bw_vector *out)
 {
     const bw_json *ji = bw_json_get_value(node, "indices"),
                   *jv = bw_json_get_value(node, "values");
-    float *values = NULL;
+    const float *values = NULL;
     if (!ji || !jv)
         return bw_qdrant__format(p, node, "missing field `%s`",
                                  ji ? "values" : "indices");
@@ -85,8 +89,9 @@ static bw_status sparse(bw_qdrant_parse *p, const bw_json *node, bw_vector *out)
     if (s != BW_OK)
         return s;
     uint32_t *indices = bw_arena_alloc(p->ctx, n * sizeof *indices);
+    float *sorted = bw_arena_alloc(p->ctx, n * sizeof *sorted);
     pair *pairs = bw_arena_alloc(p->ctx, n * sizeof *pairs);
-    if (!indices || !pairs)
+    if (!indices || !sorted || !pairs)
         return bw_fail_nomem(p->ctx);
     if (n && bw_json_u32(p->ctx, ji, indices) != BW_OK)
         return bw_qdrant__format(p, ji, "indices are unsigned 32-bit integers");
@@ -96,9 +101,9 @@ static bw_status sparse(bw_qdrant_parse *p, const bw_json *node, bw_vector *out)
         return bw_qdrant__invalid(p, "indices", "must be unique");
     for (uint32_t i = 0; i < n; i++) {
         indices[i] = pairs[i].index;
-        values[i] = pairs[i].value;
+        sorted[i] = pairs[i].value;
     }
-    out->values = values;
+    out->values = sorted;
     out->indices = indices;
     out->n = n;
     out->sparse = true;
@@ -110,7 +115,7 @@ bw_status bw_qdrant__vector(bw_qdrant_parse *p, const bw_json *node, bw_str name
 {
     *out = (bw_vector){.name = name};
     if (only_numbers(node)) {
-        float *values = NULL;
+        const float *values = NULL;
         bw_status s = floats(p, node, BW_LIMIT_DIM, &values);
         out->values = values;
         out->n = node->count;

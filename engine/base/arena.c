@@ -130,6 +130,21 @@ void *bw_arena_grow(bw_ctx *ctx, const void *old, size_t old_bytes, size_t new_b
     return p;
 }
 
+void bw_arena_shrink(bw_ctx *ctx, const void *newest, size_t old_bytes,
+                     size_t new_bytes)
+{
+    assert(new_bytes <= old_bytes);
+    size_t before = (old_bytes + 15) & ~(size_t)15,
+           after = (new_bytes + 15) & ~(size_t)15;
+    ctx->used -= before - after;
+#if !defined(BW_DEBUG)
+    assert(ctx->next == (const char *)newest + before);
+    ctx->next = (char *)(uintptr_t)newest + after;
+#else
+    (void)newest; /* an item is a heap block of its own */
+#endif
+}
+
 bw_status bw_arena_str(bw_ctx *ctx, bw_str in, bw_str *out)
 {
     if (!in.ptr) {

@@ -41,6 +41,8 @@ void *bw_arena_alloc(bw_ctx *ctx, size_t n);
 void *bw_arena_calloc(bw_ctx *ctx, size_t count, size_t size); /* zeroed, overflow checked */
 /* Grows an arena array by copying; old may be NULL. */
 void *bw_arena_grow(bw_ctx *ctx, const void *old, size_t old_bytes, size_t new_bytes);
+/* Gives back the end of an item that is the newest of the arena. */
+void bw_arena_shrink(bw_ctx *ctx, const void *newest, size_t old_bytes, size_t new_bytes);
 BW_MUST_USE bw_status bw_arena_str(bw_ctx *ctx, bw_str in, bw_str *out); /* copy */
 char *bw_arena_printf(bw_ctx *ctx, const char *fmt, ...) BW_PRINTF(2, 3);
 const char *bw_arena_cstr(bw_ctx *ctx, bw_str in); /* terminated copy; NULL when it holds a NUL byte */
@@ -86,6 +88,10 @@ void bw_buf_put(bw_buf *b, const void *p, size_t n);
 void bw_buf_puts(bw_buf *b, const char *s);
 void bw_buf_putc(bw_buf *b, char c);
 void bw_buf_str(bw_buf *b, bw_str s);
+void bw_buf_reserve(bw_buf *b, size_t n); /* room for n more bytes at once */
+void bw_buf_hex(bw_buf *b, const void *bytes, size_t n); /* two lower-case digits a byte */
+/* Not on a request's road: a library that registers conversions of its own (libquadmath)
+ * makes every printf of the process some three times as slow. */
 void bw_buf_printf(bw_buf *b, const char *fmt, ...) BW_PRINTF(2, 3);
 static inline bw_str bw_buf_view(const bw_buf *b) { return (bw_str){b->ptr ? b->ptr : "", b->len}; }
 
@@ -101,6 +107,7 @@ int bw_hex_digit(char c); /* 0 … 15; -1: it is none */
 bool bw_uuid_parse(bw_str s, bw_point_id *out);
 void bw_uuid_format(const bw_point_id *id, char out[BW_UUID_TEXT + 1]); /* lower case, hyphens */
 void bw_class_id_hex(const bw_class_id *id, char out[BW_CLASS_TEXT + 1]);
+void bw_u64_hex(uint64_t v, char out[17]); /* 16 digits */
 bool bw_class_id_parse(bw_str hex, bw_class_id *out);
 
 /* RFC 3339 date-time (or a date alone = UTC midnight; also "YYYY-MM-DDTHH:MM[:SS[.f]]"

@@ -65,6 +65,23 @@ void bw_buf_str(bw_buf *b, bw_str s)
     bw_buf_put(b, s.ptr, s.len);
 }
 
+void bw_buf_reserve(bw_buf *b, size_t n)
+{
+    (void)buf_room(b, n);
+}
+
+void bw_buf_hex(bw_buf *b, const void *bytes, size_t n)
+{
+    static const char digits[] = "0123456789abcdef";
+    const unsigned char *in = bytes;
+    if (n > SIZE_MAX / 2 || !buf_room(b, 2 * n))
+        return;
+    for (size_t i = 0; i < n; i++) {
+        b->ptr[b->len++] = digits[in[i] >> 4];
+        b->ptr[b->len++] = digits[in[i] & 15];
+    }
+}
+
 void bw_buf_printf(bw_buf *b, const char *fmt, ...)
 {
     va_list args, again;

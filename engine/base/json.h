@@ -33,6 +33,7 @@ struct bw_json {
     bool is_int, negative; /* NUMBER: no fraction, no exponent, fits; "-0" is not is_int */
     uint64_t mag;          /* is_int: magnitude; negative only down to -2^63 */
     double real;           /* NUMBER: always set, correctly rounded */
+    const float *floats;   /* NUMBERS: what bw_json_f32 gives, in the arena; NULL: ask it */
 };
 
 typedef struct bw_json_limits {

@@ -29,6 +29,7 @@ typedef struct parser {
     bw_ctx *ctx;
     const char *start, *p, *end;
     uint32_t nodes, nodes_max, depth, depth_max;
+    uint32_t numbers; /* how many the array of numbers before had */
     bool nul_ok;
     frame *frames;
     bw_json *root;
@@ -285,6 +286,7 @@ static inline bw_status node_new(parser *ps, bw_json **out)
     v->is_int = v->negative = false;
     v->mag = 0;
     v->real = 0;
+    v->floats = NULL;
     ps->nodes++;
     *out = v;
     return BW_OK;
@@ -380,9 +382,11 @@ static bw_status container(parser *ps, bw_json *v, bool *open)
     }
     if (close == ']' && ps->p < ps->end &&
         (*ps->p == '-' || (*ps->p >= '0' && *ps->p <= '9'))) {
-        const char *q = bw_json__numbers(ps->p, ps->end, &v->count);
+        const char *q;
+        if (bw_json__numbers(ps->ctx, ps->p, ps->end, ps->numbers, v, &q) != BW_OK)
+            return BW_ENOMEM;
         if (q) {
-            v->kind = BW_JSON_NUMBERS;
+            ps->numbers = v->count < BW_JSON_FLOATS_MAX ? v->count : 0;
             ps->p = q;
             return BW_OK;
         }

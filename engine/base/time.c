@@ -6,8 +6,6 @@
  * ordinal dates, commas, zones by name. */
 #include "base.h"
 
-#include <stdio.h>
-
 /* Days from 1970-01-01; the year counts from March so that a leap day ends it. */
 static int64_t days_from_civil(int64_t y, int64_t m, int64_t d)
 {
@@ -128,6 +126,13 @@ bool bw_time_parse(bw_str s, int64_t *out)
     return true;
 }
 
+static int put_digits(char *out, int n, int v)
+{
+    for (int i = n; i-- > 0; v /= 10)
+        out[i] = (char)('0' + v % 10);
+    return n;
+}
+
 void bw_time_format(int64_t ns, char out[40])
 {
     int64_t seconds = ns / 1000000000, fraction = ns % 1000000000;
@@ -143,10 +148,21 @@ void bw_time_format(int64_t ns, char out[40])
     int64_t y;
     int m, d;
     civil_from_days(days, &y, &m, &d);
-    int n = snprintf(out, 40, "%04d-%02d-%02dT%02d:%02d:%02d", (int)y, m, d,
-                     (int)(rest / 3600), (int)(rest / 60 % 60), (int)(rest % 60));
+    /* By hand: this is part of every event of the log. Years are 1677 to 2262. */
+    int n = put_digits(out, 4, (int)y);
+    out[n++] = '-';
+    n += put_digits(out + n, 2, m);
+    out[n++] = '-';
+    n += put_digits(out + n, 2, d);
+    out[n++] = 'T';
+    n += put_digits(out + n, 2, (int)(rest / 3600));
+    out[n++] = ':';
+    n += put_digits(out + n, 2, (int)(rest / 60 % 60));
+    out[n++] = ':';
+    n += put_digits(out + n, 2, (int)(rest % 60));
     if (fraction) {
-        n += snprintf(out + n, (size_t)(40 - n), ".%09d", (int)fraction);
+        out[n++] = '.';
+        n += put_digits(out + n, 9, (int)fraction);
         while (out[n - 1] == '0')
             n--;
     }

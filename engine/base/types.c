@@ -98,6 +98,13 @@ void bw_class_id_hex(const bw_class_id *id, char out[BW_CLASS_TEXT + 1])
     out[BW_CLASS_TEXT] = 0;
 }
 
+void bw_u64_hex(uint64_t v, char out[17])
+{
+    for (int i = 16; i-- > 0; v >>= 4)
+        out[i] = hex[v & 15];
+    out[16] = 0;
+}
+
 bool bw_class_id_parse(bw_str text, bw_class_id *out)
 {
     if (text.len != BW_CLASS_TEXT)

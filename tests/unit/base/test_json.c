@@ -291,6 +291,140 @@ static void test_json_numbers__equal_strtod(void **state)
     }
 }
 
+/* As Python spells them, as text of n digits, and next to where rounding turns. */
+static void random_spelling(char text[80])
+{
+    uint64_t r = next_random();
+    double unit = (double)(next_random() >> 11) * 0x1p-53 - 0.5;
+    float f = (float)ldexp(unit, (int)(r >> 8 & 7) - 5);
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    switch (r % 5) {
+    case 0:
+        snprintf(text, 80, "%.*g", 15 + (int)(r >> 16 & 3), (double)f);
+        break;
+    case 1:
+        snprintf(text, 80, "%.*f", (int)(r >> 16 & 15) + 1, ldexp(unit, (int)(r >> 32 & 31)));
+        break;
+    case 2: /* the middle of two floats, a double's last bits to and fro */
+        snprintf(text, 80, "%.*g", 17 + (int)(r >> 16 & 3),
+                 ((double)f + (double)nextafterf(f, 1)) / 2 * (1 + ((double)(r >> 32 & 15) - 8) * 0x1p-53));
+        break;
+    case 3:
+        snprintf(text, 80, "%s%llu.%0*llue%d", r & 64 ? "-" : "", (unsigned long long)(next_random() >> (r >> 8 & 63)),
+                 (int)(r >> 16 & 15) + 1, (unsigned long long)(next_random() >> (r >> 24 & 63)), (int)(r >> 32 & 127) - 60);
+        break;
+    default:
+        random_number(text);
+    }
+}
+
+/* Arrays of many numbers take the quick road where there is room behind a number. */
+static void test_json_numbers__arrays_equal_strtod(void **state)
+{
+    enum { N = 96, ROUNDS = 12000 };
+    static const char *const gap[] = {",", ", ", " ,\n", ","};
+    bw_ctx *ctx = *state;
+    char one[80], text[N * 90];
+    float want[N], got[N];
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t n = 0, used = 1, most = 1 + (size_t)(next_random() % N);
+        text[0] = '[';
+        while (n < most) {
+            random_spelling(one);
+            double d = strtod(one, NULL);
+            if (!isfinite((float)d) && round % 64)
+                continue;
+            if (!isfinite(d))
+                continue;
+            want[n] = (float)d;
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", n ? gap[next_random() & 3] : "", one);
+            n++;
+        }
+        text[used++] = ']';
+        bw_json *v;
+        char *copy = bw_alloc(used); /* so that ASan sees a step over the end */
+        assert_non_null(copy);
+        memcpy(copy, text, used);
+        assert_int_equal(bw_json_parse(ctx, (bw_str){copy, used}, BW_JSON_REQUEST, &v), BW_OK);
+        assert_int_equal(v->kind, BW_JSON_NUMBERS);
+        assert_int_equal(v->count, n);
+        for (size_t i = 0; i < n; i++)
+            if (!isfinite(want[i])) {
+                assert_null(v->floats);
+                assert_int_equal(bw_json_f32(ctx, v, got), BW_EINVALID);
+                snprintf(one, sizeof one, "number %zu is beyond single precision", i);
+                assert_non_null(strstr(bw_ctx_message(ctx), one));
+                n = 0;
+            }
+        if (n) {
+            assert_non_null(v->floats);
+            assert_int_equal(bw_json_f32(ctx, v, got), BW_OK);
+            for (size_t i = 0; i < n; i++)
+                if (memcmp(&got[i], &want[i], sizeof(float)) != 0)
+                    fail_msg("%.*s: number %zu: got %.9g, want %.9g", (int)used, text, i, (double)got[i],
+                             (double)want[i]);
+        }
+        bw_free(copy);
+        bw_ctx_reset(ctx);
+    }
+}
+
+/* More than the longest vector: counted, not kept; the same numbers on demand. */
+static void test_json_numbers__long_arrays_are_not_kept(void **state)
+{
+    bw_ctx *ctx = *state;
+    for (uint32_t n = 65535; n <= 65537; n++) {
+        bw_buf b = {0};
+        bw_json *v;
+        bw_buf_putc(&b, '[');
+        for (uint32_t i = 0; i < n; i++)
+            bw_buf_printf(&b, "%s%u.5", i ? "," : "", i);
+        bw_buf_putc(&b, ']');
+        assert_int_equal(bw_json_parse(ctx, bw_buf_view(&b), BW_JSON_REQUEST, &v), BW_OK);
+        assert_int_equal(v->count, n);
+        assert_int_equal(v->floats != NULL, n <= 65536);
+        float *f = bw_calloc(n, sizeof *f);
+        assert_non_null(f);
+        assert_int_equal(bw_json_f32(ctx, v, f), BW_OK);
+        for (uint32_t i = 0; i < n; i++)
+            assert_true(f[i] == (float)i + 0.5f);
+        bw_free(f);
+        bw_buf_clear(&b);
+        bw_ctx_reset(ctx);
+    }
+}
+
+/* What is no number after many that are: the element-wise reader's words and place. */
+static void test_json_numbers__broken_ones_are_named(void **state)
+{
+    static const struct { const char *last, *message; } rows[] = {
+        {"01", "JSON: a number that is malformed or beyond double at byte 721"},
+        {"1.", "JSON: a number that is malformed or beyond double at byte 721"},
+        {"-", "JSON: a number that is malformed or beyond double at byte 721"},
+        {"1e", "JSON: a number that is malformed or beyond double at byte 721"},
+        {"1e400", "JSON: a number that is malformed or beyond double at byte 721"},
+        {"nan", "JSON: expected a value at byte 721"},
+    };
+    bw_ctx *ctx = *state;
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++)
+        for (int behind = 0; behind < 2; behind++) { /* room behind it, or not */
+            bw_buf b = {0};
+            bw_json *v;
+            bw_buf_putc(&b, '[');
+            for (int i = 0; i < 72; i++)
+                bw_buf_puts(&b, "0.1234567,");
+            bw_buf_puts(&b, rows[k].last);
+            bw_buf_puts(&b, behind ? ",0.12345678901234567,0.12345678901234567,0.12345678901234567]" : "]");
+            assert_int_equal(bw_json_parse(ctx, bw_buf_view(&b), BW_JSON_REQUEST, &v), BW_EINVALID);
+            assert_string_equal(bw_ctx_message(ctx), rows[k].message);
+            assert_string_equal(bw_ctx_pointer(ctx), k == 5 ? "" : "/72");
+            bw_buf_clear(&b);
+            bw_ctx_reset(ctx);
+        }
+}
+
 static void test_json_write__f32_reads_back_and_is_short(void **state)
 {
     (void)state;
@@ -384,7 +518,8 @@ int main(void)
         T(test_json_parse__takes_the_nul_escape_only_where_allowed),
         T(test_json_numbers__integers_are_exact),
         T(test_json_numbers__elements_and_u32),
-        T(test_json_numbers__equal_strtod),
+        T(test_json_numbers__equal_strtod), T(test_json_numbers__arrays_equal_strtod),
+        T(test_json_numbers__long_arrays_are_not_kept), T(test_json_numbers__broken_ones_are_named),
         T(test_json_write__f32_reads_back_and_is_short),
         T(test_json_write__strings_and_structure),
     };
