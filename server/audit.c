@@ -152,18 +152,24 @@ static bw_status write_locked(bw_ctx *ctx, bw_audit *a, bw_str members, int64_t 
 {
     bw_buf b = {0};
     uint8_t hash[BW_AUDIT_HASH];
-    char when[40], hex[2 * BW_AUDIT_HASH + 1];
+    char when[40];
     bw_time_format(now_ns ? now_ns : bw_clock_unix_ns(), when);
-    bw_buf_printf(&b, "{\"seq\":%llu,\"time\":\"%s\"", (unsigned long long)(a->seq + 1),
-                  when);
+    bw_buf_reserve(&b, members.len + 256);
+    bw_buf_puts(&b, "{\"seq\":");
+    bw_json_put_u64(&b, a->seq + 1);
+    bw_buf_puts(&b, ",\"time\":\"");
+    bw_buf_puts(&b, when);
+    bw_buf_putc(&b, '"');
     if (members.len > 0)
         bw_buf_putc(&b, ',');
     bw_buf_str(&b, members);
-    sodium_bin2hex(hex, sizeof hex, a->head, sizeof a->head);
-    bw_buf_printf(&b, ",\"prev\":\"%s\"", hex);
+    bw_buf_puts(&b, ",\"prev\":\"");
+    bw_buf_hex(&b, a->head, sizeof a->head);
+    bw_buf_putc(&b, '"');
     bw_audit__hash(a->head, bw_buf_view(&b), hash);
-    sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
-    bw_buf_printf(&b, ",\"hash\":\"%s\"}\n", hex);
+    bw_buf_puts(&b, ",\"hash\":\"");
+    bw_buf_hex(&b, hash, sizeof hash);
+    bw_buf_puts(&b, "\"}\n");
     bw_status s = BW_OK;
     if (b.failed)
         s = bw_fail_nomem(ctx);
@@ -217,6 +223,7 @@ bw_status bw_audit_write(bw_ctx *ctx, bw_audit *a, const bw_audit_record *r, boo
 {
     bw_buf members = {0};
     uint64_t seq = 0;
+    bw_buf_reserve(&members, 1500 + r->ids.len);
     bw_audit__put_members(&members, r);
     bw_status s =
         members.failed || r->ids.failed ? bw_fail_nomem(ctx) : bw_audit_ready(ctx, a);

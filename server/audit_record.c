@@ -87,7 +87,6 @@ void bw_audit_add_decision(bw_audit_record *a, bw_action action,
 void bw_audit_add_id(bw_audit_record *a, const bw_point_id *id,
                      const bw_class_id *class_id)
 {
-    char hex[BW_CLASS_TEXT + 1];
     if (!a)
         return;
     if (!a->ids_hash) {
@@ -104,9 +103,9 @@ void bw_audit_add_id(bw_audit_record *a, const bw_point_id *id,
                                          sizeof *id) == 0);
     if (a->nids < BW_AUDIT_IDS_MAX) {
         if (a->nids == 0 || bw_class_id_cmp(class_id, &a->ids_class) != 0) {
-            bw_class_id_hex(class_id, hex);
-            bw_buf_printf(&a->ids, "%s{\"class\":\"%s\",\"ids\":[",
-                          a->nids ? "]}," : "", hex);
+            bw_buf_puts(&a->ids, a->nids ? "]},{\"class\":\"" : "{\"class\":\"");
+            bw_buf_hex(&a->ids, class_id->bytes, sizeof class_id->bytes);
+            bw_buf_puts(&a->ids, "\",\"ids\":[");
             a->ids_class = *class_id;
         }
         bw_json_sep(&a->ids);
@@ -142,42 +141,51 @@ static void put_text(bw_buf *b, const char *name, bw_str s)
 
 static void put_permits(bw_buf *b, const bw_audit_record *r)
 {
-    char hex[2 * BW_LIST_DIGEST + 1];
     if (r->npermits > 0) {
         bw_json_put_key(b, "permitted");
         bw_buf_putc(b, '[');
         for (size_t i = 0; i < r->npermits; i++) {
-            sodium_bin2hex(hex, sizeof hex, r->permits[i].digest, 16);
-            bw_buf_printf(b, "%s{\"action\":\"%s\",\"set\":\"%s\",\"classes\":%u",
-                          i ? "," : "", bw_action_name(r->permits[i].action), hex,
-                          r->permits[i].n);
-            sodium_bin2hex(hex, sizeof hex, r->permits[i].list, BW_LIST_DIGEST);
-            if (r->permits[i].has_list)
-                bw_buf_printf(b, ",\"of\":\"%s\"", hex);
-            if (r->permits[i].named > 0)
-                bw_buf_printf(b, ",\"named\":%u", r->permits[i].named);
+            bw_buf_puts(b, i ? ",{\"action\":\"" : "{\"action\":\"");
+            bw_buf_puts(b, bw_action_name(r->permits[i].action));
+            bw_buf_puts(b, "\",\"set\":\"");
+            bw_buf_hex(b, r->permits[i].digest, 16);
+            bw_buf_puts(b, "\",\"classes\":");
+            bw_json_put_u64(b, r->permits[i].n);
+            if (r->permits[i].has_list) {
+                bw_buf_puts(b, ",\"of\":\"");
+                bw_buf_hex(b, r->permits[i].list, BW_LIST_DIGEST);
+                bw_buf_putc(b, '"');
+            }
+            if (r->permits[i].named > 0) {
+                bw_buf_puts(b, ",\"named\":");
+                bw_json_put_u64(b, r->permits[i].named);
+            }
             bw_buf_putc(b, '}');
         }
         bw_buf_putc(b, ']');
     }
     if (r->more_permits > 0) {
-        sodium_bin2hex(hex, sizeof hex, r->more_digest, 16);
-        bw_buf_printf(b, ",\"permitted_more\":{\"sets\":%llu,\"digest\":\"%s\"}",
-                      (unsigned long long)r->more_permits, hex);
+        bw_buf_puts(b, ",\"permitted_more\":{\"sets\":");
+        bw_json_put_u64(b, r->more_permits);
+        bw_buf_puts(b, ",\"digest\":\"");
+        bw_buf_hex(b, r->more_digest, 16);
+        bw_buf_puts(b, "\"}");
     }
 }
 
 static void put_class(bw_buf *b, const bw_class_id *id)
 {
-    char hex[BW_CLASS_TEXT + 1];
-    bw_class_id_hex(id, hex);
-    bw_buf_printf(b, "\"%s\"", hex);
+    bw_buf_putc(b, '"');
+    bw_buf_hex(b, id->bytes, sizeof id->bytes);
+    bw_buf_putc(b, '"');
 }
 
 static void put_decision(bw_buf *b, const bw_audit_decision *d, bool denied)
 {
     bw_json_sep(b);
-    bw_buf_printf(b, "{\"action\":\"%s\"", bw_action_name(d->action));
+    bw_buf_puts(b, "{\"action\":\"");
+    bw_buf_puts(b, bw_action_name(d->action));
+    bw_buf_putc(b, '"');
     if (d->about.class_id) {
         bw_buf_puts(b, ",\"class\":");
         put_class(b, d->about.class_id);
@@ -270,7 +278,11 @@ void bw_audit__put_members(bw_buf *b, const bw_audit_record *r)
     bw_json_put_key(b, "event");
     bw_json_put_str(b, bw_str_c(r->event));
     if (r->request_id) {
-        bw_buf_printf(b, ",\"request\":\"%016llx\"", (unsigned long long)r->request_id);
+        char id[17];
+        bw_u64_hex(r->request_id, id);
+        bw_buf_puts(b, ",\"request\":\"");
+        bw_buf_puts(b, id);
+        bw_buf_putc(b, '"');
     }
     put_text(b, "key", r->key_id);
     put_text(b, "principal", r->principal);
@@ -313,15 +325,14 @@ void bw_audit__put_members(bw_buf *b, const bw_audit_record *r)
     }
     if (r->nids > 0) {
         unsigned char digest[16];
-        char hex[33];
         crypto_generichash_state state;
         memcpy(&state, r->ids_hash, crypto_generichash_statebytes());
         bw_require(crypto_generichash_final(&state, digest, sizeof digest) == 0);
-        sodium_bin2hex(hex, sizeof hex, digest, sizeof digest);
         bw_json_put_key(b, "returned");
         bw_json_put_u64(b, r->nids);
-        bw_json_put_key(b, "returned_digest");
-        bw_json_put_str(b, bw_str_c(hex));
+        bw_buf_puts(b, ",\"returned_digest\":\"");
+        bw_buf_hex(b, digest, sizeof digest);
+        bw_buf_putc(b, '"');
         bw_json_put_key(b, "ids");
         bw_buf_putc(b, '[');
         bw_buf_str(b, bw_buf_view(&r->ids));

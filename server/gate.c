@@ -144,11 +144,10 @@ static void in_force(bw_server *s, bw_ctx *ctx, uint64_t *version, bw_str *polic
 {
     bw_require(pthread_rwlock_rdlock(&s->policy_lock) == 0);
     *version = bw_authority_version(s->authority);
-    const char *p = bw_arena_printf(ctx, "%s", s->policy_digest);
-    const char *f = bw_arena_printf(ctx, "%s", s->facts_digest);
+    if (bw_arena_str(ctx, bw_str_c(s->policy_digest), policies) != BW_OK ||
+        bw_arena_str(ctx, bw_str_c(s->facts_digest), facts) != BW_OK)
+        *policies = *facts = (bw_str){NULL, 0}; /* the request fails on its own */
     bw_require(pthread_rwlock_unlock(&s->policy_lock) == 0);
-    *policies = bw_str_c(p);
-    *facts = bw_str_c(f);
 }
 
 static void open_record(gate_request *g, const bw_gate_input *in)

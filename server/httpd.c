@@ -84,14 +84,21 @@ struct bw_httpd {
     pthread_t *workers;
     size_t nworkers;
     _Atomic uint64_t bodies; /* bytes of request bodies in memory */
+    _Atomic uint64_t ids;    /* requests so far */
+    unsigned char id_key[crypto_shorthash_KEYBYTES];
     _Atomic int64_t exchanges;
 };
 
 /* ---- answers ---- */
 
-static const char *id_text(exchange *e)
+/* A keyed hash of a count: unique enough, and tells nobody how many requests there were. */
+static uint64_t next_id(bw_httpd *h)
 {
-    return bw_arena_printf(e->ctx, "%016llx", (unsigned long long)e->id);
+    static_assert(crypto_shorthash_BYTES == sizeof(uint64_t), "an id is one hash");
+    uint64_t n = atomic_fetch_add_explicit(&h->ids, 1, memory_order_relaxed), id;
+    bw_require(crypto_shorthash((unsigned char *)&id, (const unsigned char *)&n,
+                                sizeof n, h->id_key) == 0);
+    return id;
 }
 
 static struct MHD_Response *response_of(exchange *e)
@@ -115,8 +122,9 @@ static struct MHD_Response *response_of(exchange *e)
                                                      : "application/json") == MHD_YES;
     for (size_t i = 0; i < o->nheaders && ok; i++)
         ok = MHD_add_response_header(r, o->headers[i][0], o->headers[i][1]) == MHD_YES;
-    const char *id = id_text(e);
-    if (ok && id)
+    char id[17];
+    bw_u64_hex(e->id, id);
+    if (ok)
         ok = MHD_add_response_header(r, "x-bailiwick-request-id", id) == MHD_YES;
     if (ok && e->close)
         ok = MHD_add_response_header(r, "Connection", "close") == MHD_YES;
@@ -294,8 +302,8 @@ static enum MHD_Result begin(exchange *e, const char *method, const char *versio
     e->ctx = bw_ctx_new(s->config.arena_bytes);
     if (!e->ctx)
         return MHD_NO;
-    randombytes_buf(&e->id, sizeof e->id);
-    (void)snprintf(e->method, sizeof e->method, "%s", method);
+    e->id = next_id(e->httpd);
+    memcpy(e->method, method, strnlen(method, sizeof e->method - 1)); /* zeroed before */
     (void)MHD_get_connection_values_n(e->connection, MHD_HEADER_KIND, take_header,
                                       &list);
     int status = bw_guard_check(list.items, list.n, bw_str_c(version),
@@ -670,6 +678,7 @@ bw_status bw_httpd_start(bw_ctx *ctx, bw_server *server, bw_httpd **out)
     h->server = server;
     h->listen_fd = -1;
     h->tls = server->config.tls_cert.len > 0;
+    randombytes_buf(h->id_key, sizeof h->id_key);
     bw_require(pthread_mutex_init(&h->queue_lock, NULL) == 0 &&
                pthread_cond_init(&h->queue_more, NULL) == 0 &&
                pthread_cond_init(&h->queue_idle, NULL) == 0);

@@ -60,8 +60,10 @@ static bw_status put_answer(search *x, uint32_t i, const char *key)
     bw_buf *b = &x->c.response->body;
     size_t n;
     const bw_hit *hits = bw_result_hits(x->result, i, &n);
-    if (key)
-        bw_buf_printf(b, "{\"%s\":", key);
+    if (key) {
+        bw_buf_putc(b, '{');
+        bw_json_put_key(b, key);
+    }
     bw_status s = bw_qdrant__put_hits(&x->c, hits, n, BW_HIT_SCORED, &x->shows[i]);
     if (key)
         bw_buf_putc(b, '}');

@@ -116,20 +116,24 @@ static uint32_t match(const char *pattern, const bw_uri_path *path, bw_str args[
     const char *p = pattern + 1; /* after the first slash */
     *ok = false;
     while (*p) {
-        const char *end = strchr(p, '/');
-        bw_str part = {p, end ? (size_t)(end - p) : strlen(p)};
         if (seg == path->n)
             return 0;
-        if (bw_str_is(part, "{}")) {
-            bw_require(n < 4);
-            args[n++] = path->segments[seg];
-        } else if (bw_str_eq(part, path->segments[seg])) {
-            literal |= 1u << (31 - seg);
+        bw_str s = path->segments[seg];
+        if (p[0] == '{') { /* {} */
+            bw_require(n < 4 && p[1] == '}');
+            args[n++] = s;
+            p += 2;
         } else {
-            return 0;
+            size_t i = 0; /* a segment holds neither a slash nor a NUL */
+            while (i < s.len && p[i] == s.ptr[i])
+                i++;
+            if (i < s.len || (p[i] != '/' && p[i] != '\0'))
+                return 0;
+            literal |= 1u << (31 - seg);
+            p += i;
         }
         seg++;
-        p += part.len + (end ? 1 : 0);
+        p += *p == '/';
     }
     *nargs = n;
     *ok = seg == path->n;
@@ -146,7 +150,8 @@ const bw_route *bw_route_find(const bw_route *const *tables, bw_str method,
             bw_str found[4];
             size_t n = 0;
             bool ok;
-            if (!bw_str_eq(method, bw_str_c(r->method)))
+            if (method.len == 0 || method.ptr[0] != r->method[0] ||
+                !bw_str_eq(method, bw_str_c(r->method)))
                 continue;
             uint32_t literal = match(r->pattern, path, found, &n, &ok);
             if (!ok || (best && literal <= best_literal))
