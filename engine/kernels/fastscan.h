@@ -16,6 +16,7 @@
 #ifndef BW_FASTSCAN_H
 #define BW_FASTSCAN_H
 #include "../base/base.h"
+#include <string.h>
 
 enum {
     BW_FASTSCAN_LANES = 32,
@@ -64,9 +65,14 @@ typedef struct bw_fastscan {
     int32_t (*dot_i8)(const int8_t *code, const int16_t *q, size_t dim);
     /* Bits of the signs of x − c (bit i % 8 of byte i / 8: x > c), and the sums. */
     bw_fastscan_signs (*signs)(const float *x, const float *c, size_t dim, uint8_t *bits);
-    /* Hadamard transform without its factor of 1/√n, in place; n a power of two ≥ 64,
-     * v 64-byte aligned. Additions and subtractions only. */
-    void (*hadamard)(float *v, size_t n);
+    /* *step and out[i] = q[i]/step to nearest, |out| ≤ bw_fastscan_query_max(dim); zero
+     * for a query that is zero or outside floats. */
+    void (*query)(const float *q, size_t dim, int16_t *out, float *step);
+    /* How a grid fits: v = x·scale to nearest; *xv = Σ x·v, *vv = Σ v². |x·scale| < 2^22. */
+    void (*grid)(const float *x, size_t dim, float scale, float *xv, float *vv);
+    /* Four rounds in place over v[dim], 64-byte aligned: flips = 4·dim words to xor,
+     * Hadamard of top (a power of two ≤ dim) values, halves mixed where top < dim. */
+    void (*rotate)(float *v, size_t dim, size_t top, const uint32_t *flips);
 } bw_fastscan;
 
 const bw_fastscan *bw_fastscan_get(void); /* as bw_kernels_get: CPU, then BW_ISA */
@@ -77,6 +83,30 @@ static inline int32_t bw_fastscan_query_max(size_t dim)
 {
     const size_t most = (size_t)INT32_MAX / (127 * dim);
     return most < INT16_MAX ? (int32_t)most : INT16_MAX;
+}
+
+static inline uint32_t bw_fastscan_bits(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static inline float bw_fastscan_float(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+/* Half precision to single: exact. */
+static inline float bw_fastscan_unhalf(uint16_t h)
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = h & 0x7FFF;
+    if (rest >= 0x7C00) /* infinity; a NaN stays one */
+        return bw_fastscan_float(sign | 0x7F800000 | (rest & 0x3FF) << 13);
+    /* The exponent field is read as a float's, 112 too small: exact with subnormals. */
+    return bw_fastscan_float(sign | bw_fastscan_bits(bw_fastscan_float(rest << 13) * 0x1p112f));
 }
 
 /* One lane of a block: bits as `signs` gives them (dim/8 bytes). Other lanes stay. */
