@@ -40,6 +40,7 @@ enum {
     BW_GPU_GROUP = 32,            /* rows that are kept or dropped together; item alignment */
     BW_GPU_INFLIGHT_MAX = 2,      /* batches launched and not yet released, a context */
     BW_GPU_UPLOAD_MAX = 8 << 20,  /* bytes of one segment_write or bits_new */
+    BW_GPU_UPLOAD_ROWS_MAX = 1 << 18, /* rows of one segment_write */
     BW_GPU_TEXT_MAX = 160
 };
 
@@ -78,7 +79,8 @@ typedef struct bw_gpu_device {
     uint32_t sms;               /* multiprocessors */
     uint32_t driver, runtime;   /* 1000·major + 10·minor, as CUDA counts */
     uint32_t memory_gbps;       /* 10^9 bytes/s on paper, 0 = not told */
-    uint64_t memory_total, memory_free; /* bytes */
+    uint64_t memory_total;      /* bytes */
+    uint64_t memory_free;       /* 0 = not told: CUDA asks for a context first */
     uint8_t uuid[16];
     char name[96];
 } bw_gpu_device;
@@ -186,7 +188,7 @@ typedef struct bw_gpu_module {
     uint64_t (*segment_bytes)(const bw_gpu_shape *shape);
     bw_gpu_status (*segment_new)(bw_gpu *gpu, const bw_gpu_shape *shape, bw_gpu_segment **out);
     /* Rows row0 … row0+n-1 in stored precision, row-major without padding; `scales` for int8
-     * only, n of them. At most BW_GPU_UPLOAD_MAX bytes (one row is always taken). AGAIN: both
+     * only, n of them. At most BW_GPU_UPLOAD_MAX bytes and BW_GPU_UPLOAD_ROWS_MAX rows. AGAIN: both
      * upload slabs are busy. On OK the caller's memory is its own again, and batches launched
      * from now on see the rows; a batch in flight must not be reading them. Rows may be
      * written in any order, and again when nobody reads them. */

@@ -113,6 +113,62 @@ static void test_gpu_load__uses_a_double_when_told(void **state)
     assert_true(m == NULL || m != &table);
 }
 
+/* The module of this build, on whatever machine: it answers, says why, and survives being
+ * asked to open what is not there. Skipped where no nvcc was. */
+static void test_gpu_load__module_says_what_it_found(void **state)
+{
+    (void)state;
+    char text[BW_GPU_TEXT_MAX] = "";
+    uint32_t reason = 99;
+    if (access(BW_BINARY "/bailiwick_cuda.so", F_OK) != 0) {
+        print_message("no module was built (no nvcc)\n");
+        skip();
+    }
+    const bw_gpu_module *m = bw_gpu_load_from(BW_BINARY, &reason, text);
+    if (!m)
+        fail_msg("%s", text);
+    assert_int_equal(reason, BW_GPU_READY);
+    assert_int_equal(m->abi, BW_GPU_ABI);
+    assert_int_equal(m->size, sizeof *m);
+    assert_string_equal(m->name, "cuda");
+    static bw_gpu_probe p;
+    m->probe(&p);
+    assert_in_range(p.reason, BW_GPU_READY, BW_GPU_FAILED);
+    assert_true(p.text[0] != 0 && p.runtime >= 12000);
+    print_message("probe: %s (%s)\n", bw_gpu_reason_text(p.reason), p.text);
+    if (p.reason == BW_GPU_READY)
+        return;
+    const bw_gpu_options options = {.device = 0};
+    bw_gpu *gpu = NULL;
+    assert_int_not_equal(m->open(&options, &gpu, &reason, text), BW_GPU_OK);
+    assert_null(gpu);
+    assert_int_equal(reason, p.reason);
+    m->close(NULL);
+}
+
+/* What a device holds for rows is counted without one. */
+static void test_gpu_load__module_counts_bytes(void **state)
+{
+    (void)state;
+    char text[BW_GPU_TEXT_MAX];
+    uint32_t reason;
+    const bw_gpu_module *m = bw_gpu_load_from(BW_BINARY, &reason, text);
+    if (!m)
+        skip();
+    bw_gpu_shape s = {BW_GPU_F16, 384, BW_METRIC_COSINE, 32000};
+    assert_int_equal(m->segment_bytes(&s), 32000 * (768 + 16) + 1000 * 8);
+    s.dtype = BW_GPU_F32;
+    assert_int_equal(m->segment_bytes(&s), 32000 * (768 + 1536 + 16) + 1000 * 8);
+    s.dtype = BW_GPU_I8;
+    s.dim = 65; /* padded to two slices */
+    assert_int_equal(m->segment_bytes(&s), 32000 * (128 + 16) + 1000 * 8);
+    s.metric = BW_METRIC_MANHATTAN;
+    assert_int_equal(m->segment_bytes(&s), 0);
+    s.metric = BW_METRIC_DOT;
+    s.rows = 33;
+    assert_int_equal(m->segment_bytes(&s), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -121,6 +177,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_gpu_load__refuses_links_and_folders, setup, teardown),
         cmocka_unit_test(test_gpu_load__has_words_for_every_code),
         cmocka_unit_test(test_gpu_load__uses_a_double_when_told),
+        cmocka_unit_test(test_gpu_load__module_says_what_it_found),
+        cmocka_unit_test(test_gpu_load__module_counts_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
