@@ -151,8 +151,8 @@ DEFINE_SUMS(VNNI, vnni)
         size_t found = 0;                                                               \
         for (size_t i = 0; i < n; i += LANES) {                                         \
             const size_t left = n - i;                                                  \
-            const __mmask16 valid =                                                     \
-                left >= LANES ? (__mmask16)0xffff : (__mmask16)((1u << left) - 1);      \
+            const unsigned some = left >= LANES ? 0xffffu : (1u << left) - 1;           \
+            const __mmask16 valid = (__mmask16)some;                                    \
             const __m512i s = _mm512_maskz_loadu_epi32(valid, sum + i);                 \
             const __m512i v =                                                           \
                 _mm512_sub_epi32(_mm512_add_epi32(s, s), _mm512_set1_epi32(q->bias));   \
