@@ -24,7 +24,7 @@ enum {
     WAITERS = 8192, /* room for waiters beyond 4·k: then everybody is scored at once */
     CHECK_WINDOWS = 8, /* between two looks at the deadline: 4,096 rows */
     PAD = 16,          /* what kernels may write past the last waiter */
-    DIGIT = 11         /* bits of one step of selecting */
+    BUCKETS = 256      /* of bounds, to find the highest ones */
 };
 
 /* One query of the pass. */
@@ -70,47 +70,59 @@ static inline uint32_t order_of(float f)
     return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
-/* The m-th largest of n values as order_of has it, 0 < m <= n, digit by digit from the
- * top; *equal = how many of that very value belong to the m. Linear whatever the data. */
-static uint32_t cut_of(const float *v, size_t n, size_t m, size_t *equal)
+/* Buckets of equal width in order_of's integers, from the least value on. */
+typedef struct cut {
+    uint32_t least;
+    unsigned shift;
+    uint32_t bucket; /* the one in which the m-th largest lies … */
+    size_t equal;    /* … and how many of it belong to the m */
+} cut;
+
+static inline uint32_t bucket_of(const cut *c, float v)
 {
-    static const unsigned shifts[] = {21, 10, 0};
-    uint32_t prefix = 0, known = 0;
-    for (size_t s = 0; s < sizeof shifts / sizeof *shifts; s++) {
-        uint32_t count[1u << DIGIT] = {0};
-        const unsigned shift = shifts[s];
-        const uint32_t digit = shift ? (1u << DIGIT) - 1 : (1u << 10) - 1;
-        for (size_t i = 0; i < n; i++) {
-            const uint32_t o = order_of(v[i]);
-            if ((o & known) == prefix)
-                count[o >> shift & digit]++;
-        }
-        uint32_t d = digit;
-        while (count[d] < m)
-            m -= count[d--];
-        prefix |= d << shift;
-        known |= digit << shift;
-    }
-    *equal = m;
-    return prefix;
+    return (order_of(v) - c->least) >> c->shift;
 }
 
-/* Moves the m waiters with the highest bounds to p->which, in the order of waiting. */
+/* Finds the bucket of the m-th largest of n values, 0 < m <= n: two looks at each value
+ * whatever the data. Within a bucket the order of waiting decides, which is as good. */
+static cut cut_of(const float *v, size_t n, size_t m)
+{
+    cut c = {.least = UINT32_MAX};
+    uint32_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t o = order_of(v[i]);
+        c.least = o < c.least ? o : c.least;
+        most = o > most ? o : most;
+    }
+    while ((most - c.least) >> c.shift >= BUCKETS)
+        c.shift++;
+    uint32_t count[BUCKETS] = {0};
+    for (size_t i = 0; i < n; i++)
+        count[bucket_of(&c, v[i])]++;
+    c.bucket = BUCKETS - 1;
+    while (count[c.bucket] < m)
+        m -= count[c.bucket--];
+    c.equal = m;
+    return c;
+}
+
+/* Moves m waiters with the highest bounds to p->which, in the order of waiting. */
 static void best_take(pass *p, asker *a, size_t m)
 {
-    size_t equal = a->n, taken = 0, left = 0;
-    const uint32_t cut = m < a->n ? cut_of(a->upper, a->n, m, &equal) : 0;
+    assert(m <= a->n);
+    cut c = cut_of(a->upper, a->n, m);
+    size_t taken = 0, left = 0;
     for (size_t i = 0; i < a->n; i++) {
-        const uint32_t o = order_of(a->upper[i]);
-        if (o > cut || (o == cut && equal > 0)) {
-            equal -= o == cut;
+        const uint32_t b = bucket_of(&c, a->upper[i]);
+        if (b > c.bucket || (b == c.bucket && c.equal > 0)) {
+            c.equal -= b == c.bucket;
             p->which[taken++] = a->row[i];
         } else {
             a->upper[left] = a->upper[i];
             a->row[left++] = a->row[i];
         }
     }
-    assert(taken == (m < a->n ? m : a->n));
+    assert(taken == m);
     a->n = left;
 }
 
@@ -156,7 +168,9 @@ static bw_status settle(pass *p, asker *a, bool all)
     waiters_drop(a);
     while (a->n > 0) {
         size_t m = out->n < out->k ? out->k - out->n : out->k / 4;
-        m = m < ROUND_MIN ? ROUND_MIN : m;
+        if (out->n == out->k && m < a->n / 8)
+            m = a->n / 8; /* more at once, so that rounds are few */
+        m = m > ROUND_MIN ? m : ROUND_MIN;
         m = m < p->round_max ? m : p->round_max;
         m = m < a->n ? m : a->n;
         best_take(p, a, m);

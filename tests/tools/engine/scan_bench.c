@@ -112,6 +112,14 @@ static double run_codes(bench *b, const float *const *q, size_t nq, size_t k,
     return (double)(t1 - t0) * 1e-3;
 }
 
+static bool same(const bw_candidate *a, const bw_candidate *b, size_t k)
+{
+    for (size_t i = 0; i < k; i++)
+        if (memcmp(&a[i].key, &b[i].key, sizeof a->key) != 0 || a[i].row != b[i].row)
+            return false;
+    return true;
+}
+
 static void measure(bench *b, size_t nq, size_t rounds, size_t k)
 {
     bw_candidate *want = bw_calloc(k, sizeof *want);
@@ -125,7 +133,7 @@ static void measure(bench *b, size_t nq, size_t rounds, size_t k)
             q[0] = b->queries.values + i * b->rows.dim;
             flat[r] += run_flat(b, q[0], k, want) / (double)nq;
             codes[r] += run_codes(b, q, 1, k, got, &rescored) / (double)nq;
-            differ += memcmp(want, got, k * sizeof *want) != 0;
+            differ += !same(want, got, k);
         }
         for (size_t i = 0; i + 8 <= nq; i += 8) {
             for (size_t j = 0; j < 8; j++)
