@@ -266,6 +266,8 @@ static bw_status check_info(bw_ctx *ctx, const bw_collection_info *info)
         const bw_vector_spec *v = &info->vectors[i];
         if (v->sparse ? v->dim != 0 : v->dim < 1 || v->dim > 65536)
             return bw_fail(ctx, BW_EINVALID, "a vector's size must be from 1 to 65536");
+        if ((unsigned)v->dtype >= BW_NDTYPES || (unsigned)v->index >= BW_NINDEX_CHOICES)
+            return bw_fail(ctx, BW_EINVALID, "a vector's datatype or index is unknown");
         for (uint32_t j = 0; j < i; j++)
             if (bw_str_eq(v->name, info->vectors[j].name))
                 return bw_fail(ctx, BW_EINVALID, "two vectors have one name");

@@ -192,7 +192,7 @@ bw_status bw_overlay_copies(bw_overlay *o, const bw_point *points, uint32_t n,
     return BW_OK;
 }
 
-static void read_base(bw_overlay *o, const bw_overlay_class *k, bw_staged *s)
+static bw_status read_base(bw_overlay *o, const bw_overlay_class *k, bw_staged *s)
 {
     const bw_rec *rec = k->snap->rows->recs[s->base];
     s->present = true;
@@ -201,12 +201,14 @@ static void read_base(bw_overlay *o, const bw_overlay_class *k, bw_staged *s)
     s->facts = rec->facts;
     s->text_counted = true;
     s->ntokens = rec->ntokens;
-    for (uint32_t v = 0; v < o->view.info.nvectors; v++) {
+    bw_status st = BW_OK;
+    for (uint32_t v = 0; st == BW_OK && v < o->view.info.nvectors; v++) {
         if (o->view.info.vectors[v].sparse)
             (void)bw_snapshot_sparse(k->snap, v, s->base, &s->sparse[v]);
         else
-            s->dense[v] = bw_snapshot_dense(k->snap, v, s->base);
+            st = bw_snapshot_stored(o->ctx, k->snap, v, s->base, &s->dense[v]);
     }
+    return st;
 }
 
 bw_status bw_overlay_stage(bw_overlay *o, bw_overlay_class *k, const bw_point_id *id,
@@ -220,9 +222,8 @@ bw_status bw_overlay_stage(bw_overlay *o, bw_overlay_class *k, const bw_point_id
     if (!s)
         return BW_ENOMEM;
     s->dense = bw_arena_calloc(o->ctx, nvec, sizeof *s->dense);
-    s->raw = bw_arena_calloc(o->ctx, nvec, sizeof *s->raw);
     s->sparse = bw_arena_calloc(o->ctx, nvec, sizeof *s->sparse);
-    if (!s->dense || !s->raw || !s->sparse)
+    if (!s->dense || !s->sparse)
         return BW_ENOMEM;
     if (k->n == k->cap) {
         uint32_t cap = k->cap ? 2 * k->cap : 16;
@@ -246,7 +247,9 @@ bw_status bw_overlay_stage(bw_overlay *o, bw_overlay_class *k, const bw_point_id
     s->base = BW_ROW_NONE;
     /* An expired row is absent for the caller, but the class has its id only once. */
     if (k->snap && bw_snapshot_find(k->snap, id, &s->base)) {
-        read_base(o, k, s);
+        bw_status st = read_base(o, k, s);
+        if (st != BW_OK)
+            return st;
         s->present = staged_visible(o, s);
     }
     *out = s;
@@ -264,7 +267,7 @@ static bw_status matches_staged(bw_overlay *o, const bw_staged *s,
         return BW_ENOMEM;
     for (uint32_t v = 0; v < nvec; v++) {
         const bw_vector_spec *spec = &o->view.info.vectors[v];
-        if (spec->sparse ? s->sparse[v].sparse : s->dense[v] != NULL)
+        if (spec->sparse ? s->sparse[v].sparse : s->dense[v].data != NULL)
             vectors[n++] = (bw_vector){.name = spec->name, .sparse = spec->sparse};
     }
     return bw_filter_matches(o->ctx, filter, &s->id, s->payload, vectors, n, out);
@@ -345,7 +348,7 @@ static bw_status make_add(bw_overlay *o, bw_staged *s, bw_add *out)
             sparse[in.nsparse++] = (bw_rec_sparse){
                 v, s->sparse[v].n, s->sparse[v].indices, s->sparse[v].values};
     in.sparse = sparse;
-    *out = (bw_add){NULL, s->dense, s->raw};
+    *out = (bw_add){NULL, s->dense};
     return st == BW_OK ? bw_rec_new(ctx, &in, &out->rec) : st;
 }
 

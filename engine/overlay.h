@@ -15,8 +15,7 @@ typedef struct bw_staged { /* one id of one class, as the operations so far leav
     bw_point_facts facts;
     bool text_counted;
     uint32_t ntokens;
-    const float **dense; /* nvec; NULL = has none */
-    bool *raw;           /* nvec: given by the caller, so not normalised yet */
+    bw_dense *dense;     /* nvec; raw: given by the caller */
     bw_vector *sparse;   /* nvec; .sparse says whether it has one */
 } bw_staged;
 

@@ -16,7 +16,7 @@ static void add_snapshot(const bw_snapshot *s, sums *t)
     for (uint32_t v = 0; v < s->part->nvec; v++)
         for (uint32_t i = 0; i < s->vecs[v].n; i++) {
             const bw_block_ref *r = &s->vecs[v].items[i];
-            t->vector_bytes += (uint64_t)r->b->m->cap * r->b->m->dim * sizeof(float);
+            t->vector_bytes += bw_matrix_bytes(r->b->m);
             if (r->seg >= 0 && s->segs[r->seg].p.adopted && bw_build_index(r->b->m))
                 t->graphs++;
         }

@@ -87,8 +87,7 @@ static void set_vectors(const bw_collection_info *info, const bw_point *p, bw_st
         if (info->vectors[v].sparse) {
             s->sparse[v] = p->vectors[i];
         } else {
-            s->dense[v] = p->vectors[i].values;
-            s->raw[v] = true;
+            s->dense[v] = (bw_dense){p->vectors[i].values, 0, true};
         }
     }
 }
@@ -201,7 +200,6 @@ static bw_status upsert_one(run *r, const bw_op *op, const bw_point *p,
     s->ntokens = 0;
     s->facts = p->facts;
     memset(s->dense, 0, nvec * sizeof *s->dense);
-    memset(s->raw, 0, nvec * sizeof *s->raw);
     memset(s->sparse, 0, nvec * sizeof *s->sparse);
     set_vectors(&o->view.info, p, s);
     r->result->points_changed++;
@@ -291,8 +289,7 @@ static bw_status change_delete_vectors(run *r, const bw_op *op, bw_staged *s)
 {
     for (uint32_t i = 0; i < op->nkeys; i++) {
         int32_t v = find_vector(&r->o->view.info, op->keys[i]);
-        s->dense[v] = NULL;
-        s->raw[v] = false;
+        s->dense[v] = (bw_dense){NULL, 0, false};
         s->sparse[v] = (bw_vector){.sparse = false};
     }
     return BW_OK;
@@ -469,7 +466,6 @@ static bw_status relabel_one(run *r, bw_overlay_class *from, bw_overlay_class *t
     b->text_counted = a->text_counted;
     b->ntokens = a->ntokens;
     memcpy(b->dense, a->dense, nvec * sizeof *b->dense);
-    memcpy(b->raw, a->raw, nvec * sizeof *b->raw);
     memcpy(b->sparse, a->sparse, nvec * sizeof *b->sparse);
     b->present = b->touched = a->touched = true;
     a->present = false;

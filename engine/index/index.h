@@ -34,6 +34,8 @@ typedef struct bw_index_search {
     const bw_point_id *ids;   /* n ids, for ties */
     uint32_t part, row0;
     const bw_rows *rows;      /* the n stored rows: approximate results are rescored from them */
+    uint64_t *hops, *rescored; /* NULL, or counts added to: vertices looked into, rows scored in
+                                  stored precision */
 } bw_index_search;
 
 struct bw_index_ops {

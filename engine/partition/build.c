@@ -1,6 +1,7 @@
 /* Graphs of sealed vectors (build.h has the format and the rules). A few worker threads
  * a cell, one to a build: FAISS gives the same bytes only with one thread each. */
 #include "build.h"
+#include "../kernels/typed.h"
 #include "../store/failpoint.h"
 #include "../store/fs.h"
 
@@ -60,7 +61,7 @@ static void head_of(const struct bw_build *job, char out[HEAD])
     put(out + 40, &rows, 8);
     crypto_generichash((unsigned char *)out + 48, DIGEST,
                        (const unsigned char *)m->data,
-                       (size_t)m->cap * m->dim * sizeof(float), NULL, 0);
+                       m->data ? m->cap * m->dim * bw_dtype_size(m->dtype) : 0, NULL, 0);
     put(out + 80, &len, 8);
 }
 
@@ -71,7 +72,7 @@ static bw_index_params params_of(const struct bw_build *job)
 
 static bw_rows rows_of(const bw_matrix *m)
 {
-    return (bw_rows){.dtype = BW_DTYPE_F32, .dim = m->dim, .n = m->cap, .data = m->data};
+    return bw_matrix_view(m, m->cap);
 }
 
 static const char *name_of(bw_ctx *ctx, const bw_build_id *id)
@@ -417,6 +418,9 @@ void bw_matrix_release(bw_matrix *m)
         bw_free(m->build);
     }
     bw_free_vectors(m->data);
+    bw_free(m->scales);
+    bw_codes_free(m->codes);
+    bw_blockfile_free(m->file);
     bw_free(m->ids);
     bw_free(m);
 }

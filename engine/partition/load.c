@@ -10,7 +10,7 @@ typedef struct loader {
     bw_partition *p;
     bw_snapshot *s;  /* being filled; nrows and live come last */
     uint32_t *slots; /* found so far, by segment */
-    const void **dense;
+    bw_dense *dense;
 } loader;
 
 static bw_status damaged(bw_ctx *ctx, const char *what)
@@ -29,7 +29,7 @@ static bw_status target(bw_ctx *ctx, loader *l, uint32_t v, int32_t seg,
         uint32_t cap = seg >= 0 ? l->s->segs[seg].p.slots : 16;
         if (seg < 0 && last && last->seg == seg)
             cap = last->b->m->cap < 8192 ? 2 * last->b->m->cap : 16384;
-        bw_matrix *m = bw_matrix_new(l->p->specs[v].dim, cap);
+        bw_matrix *m = bw_matrix_new(&l->p->specs[v], cap);
         bw_block *b = m ? bw_block_new(m) : NULL;
         if (!b)
             return bw_fail_nomem(ctx);
@@ -45,15 +45,15 @@ static bw_status load_vectors(bw_ctx *ctx, loader *l, const bw_point_id *id,
                               uint32_t ord, int32_t seg)
 {
     for (uint32_t v = 0; v < l->p->nvec; v++) {
-        if (!l->dense[v])
+        if (!l->dense[v].data)
             continue;
         bw_block_ref *r = NULL;
         bw_status st = target(ctx, l, v, seg, &r);
         if (st != BW_OK)
             return st;
-        bw_matrix *m = r->b->m;
-        memcpy(m->data + (size_t)r->n * m->dim, l->dense[v], m->dim * sizeof(float));
-        m->ids[r->n] = *id;
+        st = bw_matrix_put(ctx, r->b->m, r->n, &l->dense[v], id);
+        if (st != BW_OK)
+            return st;
         r->b->ord[r->n] = ord;
         r->b->used = ++r->n;
     }
@@ -108,16 +108,21 @@ static bw_status load_row(bw_ctx *ctx, void *arg, int64_t key, bool dead, bw_str
 }
 
 /* A sealed block has exactly its rows: the graph is built over the whole matrix. */
-static bw_status trim(bw_ctx *ctx, bw_block_ref *r)
+static bw_status trim(bw_ctx *ctx, const bw_vector_spec *spec, bw_block_ref *r)
 {
     if (r->n == r->b->m->cap)
         return BW_OK;
-    bw_matrix *m = bw_matrix_new(r->b->m->dim, r->n);
+    bw_matrix *m = bw_matrix_new(spec, r->n);
     bw_block *b = m ? bw_block_new(m) : NULL;
     if (!b)
         return bw_fail_nomem(ctx);
-    memcpy(m->data, r->b->m->data, (size_t)r->n * m->dim * sizeof(float));
-    memcpy(m->ids, r->b->m->ids, r->n * sizeof *m->ids);
+    for (uint32_t i = 0; i < r->n; i++) {
+        bw_status st = bw_matrix_copy(ctx, m, i, r->b->m, i);
+        if (st != BW_OK) {
+            bw_block_release(b);
+            return st;
+        }
+    }
     memcpy(b->ord, r->b->ord, r->n * sizeof *b->ord);
     b->used = r->n;
     bw_block_release(r->b);
@@ -134,7 +139,7 @@ static bw_status load_graphs(bw_ctx *ctx, loader *l)
             if (r->seg < 0)
                 continue;
             const bw_part_segment *p = &l->s->segs[r->seg].p;
-            bw_status st = trim(ctx, r);
+            bw_status st = trim(ctx, &l->p->specs[v], r);
             if (st != BW_OK)
                 return st;
             if (r->n < env->graph_rows_min)
@@ -233,31 +238,18 @@ static bw_status staged_row(bw_ctx *ctx, void *arg, int64_t kill, bw_str bytes)
     }
     bw_str copy;
     bw_status st = bw_arena_str(ctx, bytes, &copy);
-    const void **found = bw_arena_calloc(ctx, t->p->nvec, sizeof *found);
-    const float **dense = bw_arena_calloc(ctx, t->p->nvec, sizeof *dense);
-    if (st != BW_OK || !found || !dense)
+    bw_dense *dense = bw_arena_calloc(ctx, t->p->nvec, sizeof *dense);
+    if (st != BW_OK || !dense)
         return BW_ENOMEM;
     t->changes.adds = grow(ctx, t->changes.adds, t->changes.nadds, &t->cadds,
                            sizeof *t->changes.adds);
     if (!t->changes.adds)
         return BW_ENOMEM;
     bw_rec *rec;
-    st = bw_rec_decode(ctx, copy, t->p->specs, t->p->nvec, 0, &rec, found);
+    st = bw_rec_decode(ctx, copy, t->p->specs, t->p->nvec, 0, &rec, dense);
     if (st != BW_OK)
         return st;
-    for (uint32_t v = 0; v < t->p->nvec; v++) {
-        if (!found[v])
-            continue;
-        size_t n = t->p->specs[v].dim * sizeof(float);
-        float *aligned = bw_arena_alloc(ctx, n);
-        if (!aligned) {
-            bw_rec_release(rec);
-            return BW_ENOMEM;
-        }
-        memcpy(aligned, found[v], n);
-        dense[v] = aligned;
-    }
-    t->changes.adds[t->changes.nadds++] = (bw_add){rec, dense, NULL};
+    t->changes.adds[t->changes.nadds++] = (bw_add){rec, dense};
     return BW_OK;
 }
 

@@ -27,6 +27,8 @@ typedef struct bw_part_env {
     bool check; /* look through each file when it is first opened */
     uint32_t seal_rows, adopt_rows, graph_rows_min;
     uint32_t gap_rows_min; /* dead ordinals that are left alone */
+    uint32_t exact_rows;   /* permitted rows below which a search is exact */
+    bool graphs_first;     /* segments so small are a test's: their graphs are used */
     bw_health health;
     bw_pool pool;
     bw_builder *builder;
@@ -86,6 +88,10 @@ BW_MUST_USE bw_status bw_snapshot_indexes(bw_ctx *ctx, const bw_snapshot *s,
                                           const bw_index_set *share, bw_str changed,
                                           bw_index_set **out);
 int32_t bw_snapshot_segment(const bw_snapshot *s, int64_t key); /* −1: growing */
+/* A row's dense vector as it is stored: borrowed from the snapshot, or read into ctx's
+ * arena; out->data NULL: the row has none. */
+BW_MUST_USE bw_status bw_snapshot_stored(bw_ctx *ctx, const bw_snapshot *s, uint32_t vec,
+                                         uint32_t row, bw_dense *out);
 /* A copy to be changed by the writer: shares everything, room for `rows` more. */
 BW_MUST_USE bw_status bw_snapshot_draft(bw_ctx *ctx, const bw_snapshot *s,
                                         uint32_t nrows, bw_snapshot **out);
@@ -161,9 +167,7 @@ BW_MUST_USE bw_status bw_partition_remove_files(bw_ctx *ctx, const char *dir,
 
 typedef struct bw_add {
     bw_rec *rec; /* taken over by prepare; key and version are set there */
-    const float *const *dense; /* nvec pointers, NULL = none */
-    const bool
-        *raw; /* nvec: a cosine vector that is not normalised yet; NULL = none is */
+    const bw_dense *dense; /* nvec */
 } bw_add;
 
 typedef struct bw_changes {

@@ -50,7 +50,11 @@ bool bw_snapshot_find(const bw_snapshot *s, const bw_point_id *id, uint32_t *row
 BW_MUST_USE bw_status bw_snapshot_by_id(bw_ctx *ctx, const bw_snapshot *s, const uint32_t **rows, size_t *n);
 
 /* vec: index into info.vectors. */
-const float *bw_snapshot_dense(const bw_snapshot *s, uint32_t vec, uint32_t row); /* NULL: has none */
+bool bw_snapshot_has_dense(const bw_snapshot *s, uint32_t vec, uint32_t row);
+/* The values (dim f32): borrowed from the snapshot where they are stored so, else decoded
+ * into ctx's arena. *out NULL: the row has none. */
+BW_MUST_USE bw_status bw_snapshot_dense(bw_ctx *ctx, const bw_snapshot *s, uint32_t vec, uint32_t row,
+                                        const float **out);
 bool bw_snapshot_sparse(const bw_snapshot *s, uint32_t vec, uint32_t row, bw_vector *out);
 /* Rows that have the vector (nrows bits). */
 BW_MUST_USE bw_status bw_snapshot_has_vector(bw_ctx *ctx, const bw_snapshot *s, uint32_t vec, bw_bitmap *out);
@@ -60,16 +64,39 @@ typedef struct bw_search_params {
     size_t k;
     bool exact;
     uint32_t ef_search;
+    float recall;             /* 0 = not given */
+    uint64_t permitted;       /* rows that the whole search may look at, in all partitions */
     const bw_bitmap *allowed; /* nrows bits; the caller has put `visible` and the filter into it */
     uint32_t part;            /* label of the hits */
 } bw_search_params;
 typedef struct bw_search_trace { /* what was done, for explain; counts are summed */
-    uint64_t rows_scanned, segments_flat, segments_graph;
+    uint64_t rows_permitted;
+    uint64_t rows_scanned;  /* each looked at, in stored precision or by its code */
+    uint64_t rows_rescored; /* in stored precision, after codes or a graph */
+    uint64_t hops;          /* vertices of graphs */
+    uint64_t segments_flat, segments_codes, segments_graph;
+    float loss;          /* 1 - the recall promised, the largest of its graphs' */
+    uint64_t unmeasured; /* graphs of a kind that promises nothing */
 } bw_search_trace;
 
-/* k best of the partition; flat below a count of allowed rows, else each segment's index. */
+/* One question of a pass over a partition. out may hold hits of other partitions: its
+ * worst key prunes here. trace may be NULL. */
+typedef struct bw_dense_query {
+    const float *query;
+    const bw_search_params *p;
+    bw_topk *out;
+    bw_search_trace *trace;
+} bw_dense_query;
+
+/* The k best rows of the partition into each query's list; all of one vector name. Each
+ * gets the bits that it would get alone. BW_ETIMEOUT: the lists are undefined. */
+BW_MUST_USE bw_status bw_snapshot_search_many(bw_ctx *ctx, const bw_snapshot *s, const bw_dense_query *qs,
+                                              size_t nq);
 BW_MUST_USE bw_status bw_snapshot_search_dense(bw_ctx *ctx, const bw_snapshot *s, const float *query,
                                                const bw_search_params *p, bw_topk *out, bw_search_trace *trace);
+/* Permitted rows from which on a search need not be exact (index/choose.h). */
+uint32_t bw_snapshot_exact_rows(const bw_snapshot *s);
+bool bw_snapshot_has_graph(const bw_snapshot *s, uint32_t vec); /* one that serves */
 BW_MUST_USE bw_status bw_snapshot_sparse_df(bw_ctx *ctx, const bw_snapshot *s, uint32_t vec,
                                             const uint32_t *indices, size_t n, const bw_bitmap *visible,
                                             uint64_t *df);

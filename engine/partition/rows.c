@@ -10,30 +10,6 @@
 
 enum { TABLE_MIN = 64 };
 
-bw_matrix *bw_matrix_new(uint32_t dim, uint32_t cap)
-{
-    bw_matrix *m = bw_calloc(1, sizeof *m);
-    if (!m)
-        return NULL;
-    size_t bytes;
-    atomic_init(&m->refs, 1);
-    m->dim = dim;
-    m->cap = cap;
-    if (!__builtin_mul_overflow((size_t)cap * sizeof(float), dim, &bytes))
-        m->data = bw_alloc_vectors(bytes);
-    m->ids = bw_calloc(cap, sizeof *m->ids);
-    if (!m->data || !m->ids) {
-        bw_matrix_release(m);
-        return NULL;
-    }
-    return m;
-}
-
-void bw_matrix_acquire(bw_matrix *m)
-{
-    atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
-}
-
 bw_block *bw_block_new(bw_matrix *m)
 {
     bw_block *b = bw_calloc(1, sizeof *b);
@@ -275,7 +251,7 @@ static bool grow_ids(bw_gen *g, uint32_t more)
 
 bw_status bw_gen_reserve(bw_ctx *ctx, bw_gen *g, uint32_t n)
 {
-    if (n > BW_ROW_NONE - 1 - g->n)
+    if (n > BW_ROWS_MAX - g->n)
         return bw_fail(ctx, BW_EUNAVAILABLE, "a partition holds too many rows");
     if (!grow_rows(g, g->n + n) || !grow_ids(g, n))
         return bw_fail_nomem(ctx);

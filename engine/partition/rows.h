@@ -7,12 +7,16 @@
  * that costs no copy of data. Answers never depend on ordinals. */
 #ifndef BW_PARTITION_ROWS_H
 #define BW_PARTITION_ROWS_H
+#include "../index/codes.h"
 #include "../index/index.h"
+#include "../index/rows_view.h"
+#include "../store/blockfile.h"
 #include "../store/rec.h"
 #include "payload_index.h"
 #include <pthread.h>
 
 enum { BW_ROW_NONE = UINT32_MAX };
+enum { BW_ROWS_MAX = INT32_MAX }; /* of one numbering: the highest bit is search.c's */
 
 /* glibc's default lets readers that overlap keep a writer out for ever. No thread here
  * takes one of these twice. */
@@ -29,12 +33,19 @@ static inline void bw_rwlock_init(pthread_rwlock_t *lock)
 
 struct bw_build; /* build.h */
 
-/* A block of vectors. Growing: rows are appended in place up to cap. Sealed: complete.
- */
+enum { BW_CODES_ROWS_MIN = 256 }; /* a smaller block is scanned as fast without codes */
+
+/* A block of vectors in their stored precision. Growing: rows are appended in place up
+ * to cap. Sealed: complete. */
 typedef struct bw_matrix {
     atomic_uint refs;
     uint32_t dim, cap;
-    float *data;            /* cap × dim, 64-byte aligned */
+    bw_dtype dtype;
+    bw_metric metric;
+    void *data;             /* cap × dim of dtype, 64-byte aligned; NULL: in `file` */
+    float *scales;          /* int8: cap, in memory always; else NULL */
+    bw_codes *codes;        /* cap rows of 4-bit codes; NULL: few rows, or no such metric */
+    bw_blockfile *file;     /* owned: cap × dim of dtype, when data is NULL */
     bw_point_id *ids;       /* cap */
     struct bw_build *build; /* the graph of a sealed one, or NULL; owned */
 } bw_matrix;
@@ -47,7 +58,19 @@ typedef struct bw_block {
     uint32_t used; /* the writer's own mark; readers take n from their snapshot */
 } bw_block;
 
-bw_matrix *bw_matrix_new(uint32_t dim, uint32_t cap); /* NULL: no memory */
+bw_matrix *bw_matrix_new(const bw_vector_spec *spec, uint32_t cap); /* NULL: no memory */
+/* Row `row` of a matrix with its data in memory: raw rows are normalised (cosine) and
+ * encoded. BW_EINVALID: a value that the stored precision cannot hold. */
+BW_MUST_USE bw_status bw_matrix_put(bw_ctx *ctx, bw_matrix *m, uint32_t row,
+                                    const bw_dense *v, const bw_point_id *id);
+/* The same row of another matrix of the spec, bit for bit. */
+BW_MUST_USE bw_status bw_matrix_copy(bw_ctx *ctx, bw_matrix *to, uint32_t row,
+                                     const bw_matrix *from, uint32_t from_row);
+/* A row in its stored form: borrowed from the matrix, or read into ctx's arena. */
+BW_MUST_USE bw_status bw_matrix_get(bw_ctx *ctx, const bw_matrix *m, uint32_t row,
+                                    bw_dense *out);
+bw_rows bw_matrix_view(const bw_matrix *m, size_t n); /* of the first n rows */
+size_t bw_matrix_bytes(const bw_matrix *m);           /* anonymous memory, graph apart */
 void bw_matrix_acquire(bw_matrix *m);
 void bw_matrix_release(bw_matrix *m);
 bw_block *

@@ -28,8 +28,7 @@ bw_status bw_snapshot_gather(bw_ctx *ctx, const bw_snapshot *s, uint32_t vec,
         *out = NULL;
         return BW_OK;
     }
-    uint32_t dim = s->part->specs[vec].dim;
-    bw_matrix *m = bw_matrix_new(dim, n);
+    bw_matrix *m = bw_matrix_new(&s->part->specs[vec], n);
     bw_block *b = m ? bw_block_new(m) : NULL;
     if (!b)
         return bw_fail_nomem(ctx);
@@ -37,9 +36,11 @@ bw_status bw_snapshot_gather(bw_ctx *ctx, const bw_snapshot *s, uint32_t vec,
         for (uint32_t j = 0; j < refs[i].n; j++) {
             if (!bw_bitmap_get(&s->live, refs[i].b->ord[j]))
                 continue;
-            memcpy(m->data + (size_t)b->used * dim,
-                   refs[i].b->m->data + (size_t)j * dim, dim * sizeof(float));
-            m->ids[b->used] = refs[i].b->m->ids[j];
+            bw_status st = bw_matrix_copy(ctx, m, b->used, refs[i].b->m, j);
+            if (st != BW_OK) {
+                bw_block_release(b);
+                return st;
+            }
             b->ord[b->used++] = refs[i].b->ord[j];
         }
     *out = b;

@@ -1,26 +1,51 @@
 /* Dense and sparse search in one snapshot.
  *
- * A few allowed rows are scanned, whatever graphs there are: exact, and faster than a
- * graph with a narrow filter. Above that each sealed segment that has adopted its
- * graph is asked through it, the rest is scanned. Every block pushes into the same
- * heap, whose order is total, so blocks may come in any order. */
-#include "../kernels/kernels.h"
+ * For each block the planner (index/choose.h) picks from counts alone: a scan in stored
+ * precision, the scan of 4-bit codes (both exact, also of growing blocks), or the graph
+ * of a sealed segment that has adopted one. Every block of every partition pushes into
+ * the same heap, whose order is total: blocks may come in any order, and what one has
+ * found prunes the next. Several queries share one pass; a block is read once for all
+ * of them that are answered alike, and each gets the bits that it would get alone.
+ *
+ * Rows with gaps in their numbering (their segment had dead rows when it was sealed) are
+ * pushed under their slot with SLOT_MARK set, and get their ordinal after the block:
+ * within one partition an id has one living row, so the heap's order never asks. */
+#include "../index/choose.h"
+#include "../index/codes.h"
+#include "../kernels/scan.h"
 #include "part.h"
 
-/* The bits of a block's rows. Rows without gaps: a shifted copy; else one by one. */
-static bw_status local_bits(bw_ctx *ctx, const bw_block_ref *r,
-                            const bw_bitmap *allowed, bool gapless, bw_bitmap *out)
+enum { CHUNK_ROWS = 16384, FETCH_ROWS = 64 };
+#define SLOT_MARK ((uint32_t)1 << 31)
+
+static bool is_gapless(const bw_block_ref *r)
 {
-    bw_status st = bw_bitmap_arena(ctx, r->n, out);
+    return r->b->ord[r->n - 1] - r->b->ord[0] == r->n - 1;
+}
+
+/* The bits of a block's rows. A block that is the whole partition: the caller's own
+ * bitmap. Rows without gaps: a shifted copy; else one by one. */
+static bw_status local_bits(bw_ctx *ctx, const bw_block_ref *r,
+                            const bw_bitmap *allowed, const bw_bitmap **bits)
+{
+    const uint32_t *ord = r->b->ord;
+    bool gapless = is_gapless(r);
+    if (gapless && ord[0] == 0 && r->n == allowed->nbits) {
+        *bits = allowed;
+        return BW_OK;
+    }
+    bw_bitmap *out = bw_arena_alloc(ctx, sizeof *out);
+    bw_status st = out ? bw_bitmap_arena(ctx, r->n, out) : BW_ENOMEM;
+    *bits = out;
     if (st != BW_OK)
         return st;
     if (!gapless) {
         for (uint32_t i = 0; i < r->n; i++)
-            if (bw_bitmap_get(allowed, r->b->ord[i]))
+            if (bw_bitmap_get(allowed, ord[i]))
                 bw_bitmap_set(out, i);
         return BW_OK;
     }
-    size_t from = r->b->ord[0], shift = from % 64, word = from / 64;
+    size_t shift = ord[0] % 64, word = ord[0] / 64;
     size_t have = bw_bitmap_words(allowed->nbits), need = bw_bitmap_words(r->n);
     for (size_t i = 0; i < need; i++) {
         uint64_t lo = word + i < have ? allowed->words[word + i] : 0;
@@ -32,86 +57,264 @@ static bw_status local_bits(bw_ctx *ctx, const bw_block_ref *r,
     return BW_OK;
 }
 
-typedef struct search {
-    const float *query;
-    const bw_search_params *p;
-    bw_metric metric;
-    bool graphs;
-} search;
+/* ---- one query in one block ---- */
 
-static bw_status search_rows(bw_ctx *ctx, const search *q, const bw_block_ref *r,
-                             const bw_index *graph, const bw_bitmap *bits,
-                             uint32_t row0, bw_topk *out)
+typedef struct ask {
+    const bw_dense_query *q;
+    const bw_bitmap *bits; /* of the block */
+    size_t n;              /* how many are set */
+    bw_choice choice;
+    uint32_t effort; /* of a graph */
+    float recall;    /* wanted of it; 0: ef was given */
+} ask;
+
+typedef struct pass { /* over one block */
+    bw_ctx *ctx;
+    const bw_snapshot *s;
+    const bw_block_ref *r;
+    const bw_index *graph; /* NULL: none that serves */
+    bw_rows rows;
+    uint32_t part, row0;
+} pass;
+
+static const bw_index *graph_of(const bw_snapshot *s, const bw_block_ref *r)
 {
-    const bw_matrix *m = r->b->m;
-    if (!graph) {
-        bw_scan_f32(bw_kernels_get(), q->metric, q->query, m->data, r->n, m->dim, bits,
-                    m->ids, q->p->part, row0, out);
-        return BW_OK;
-    }
-    const bw_rows rows = {
-        .dtype = BW_DTYPE_F32, .dim = m->dim, .n = r->n, .data = m->data};
-    bw_index_search s = {.query = q->query,
-                         .k = q->p->k,
-                         .effort = q->p->ef_search,
-                         .allowed = bits,
-                         .ids = m->ids,
-                         .part = q->p->part,
-                         .row0 = row0,
-                         .rows = &rows};
-    return graph->ops->search(ctx, graph, &s, out);
+    return r->seg >= 0 && s->segs[r->seg].p.adopted ? bw_build_index(r->b->m) : NULL;
 }
 
-static bw_status search_block(bw_ctx *ctx, const bw_snapshot *s, const search *q,
-                              const bw_block_ref *r, bw_topk *out,
-                              bw_search_trace *trace)
+/* Effort for the recall that is wanted, as the index measured it or as the table has it.
+ * 0: no effort gives it. */
+static uint32_t effort_for(const pass *b, const bw_search_params *p, float recall)
 {
-    const uint32_t *ord = r->b->ord;
-    bool gapless = ord[r->n - 1] - ord[0] == r->n - 1;
-    bw_bitmap bits;
-    bw_status st = local_bits(ctx, r, q->p->allowed, gapless, &bits);
-    if (st != BW_OK)
-        return st;
-    size_t n = bw_bitmap_count(&bits);
-    if (n == 0)
-        return BW_OK;
-    const bw_index *graph = NULL;
-    if (q->graphs && r->seg >= 0 && s->segs[r->seg].p.adopted)
-        graph = bw_build_index(r->b->m);
-    if (trace) {
-        trace->rows_scanned += graph ? 0 : n;
-        trace->segments_graph += graph ? 1 : 0;
-        trace->segments_flat += graph ? 0 : 1;
+    const bw_index_ops *ops = b->graph->ops;
+    if (recall == 0)
+        return p->ef_search;
+    return ops->effort_of ? ops->effort_of(b->graph, recall, p->k)
+                          : bw_choose_effort(recall, b->r->n, p->k);
+}
+
+/* Cache lines of one hop: of our graph an own vector of 8 bits, the codes and factors of
+ * 32 neighbours; else half of 32 neighbours' vectors. */
+static uint32_t hop_lines(const pass *b)
+{
+    uint32_t dim = b->rows.dim;
+    if (strcmp(b->graph->ops->name, "graph") == 0)
+        return (5 * dim + 256 + 63) / 64;
+    return 2 + 16 * ((dim * (uint32_t)sizeof(float) + 63) / 64);
+}
+
+static void choose(const pass *b, ask *a)
+{
+    const bw_search_params *p = a->q->p;
+    const bw_part_env *env = b->s->part->env;
+    bw_choose_ask whole = {p->exact, p->ef_search, p->recall, p->permitted,
+                           env->exact_rows};
+    bw_choose_block block = {.rows = b->r->n,
+                             .permitted = a->n,
+                             .k = p->k,
+                             .dim = b->rows.dim,
+                             .dtype = b->rows.dtype,
+                             .codes = b->r->b->m->codes != NULL,
+                             .on_file = !b->rows.data};
+    bool may = b->graph && bw_choose_approximate(&whole, &a->recall);
+    if (may)
+        a->effort = effort_for(b, p, a->recall);
+    if (may && a->effort > 0) {
+        block.hops = a->effort;
+        block.hop_lines = hop_lines(b);
     }
-    if (gapless)
-        return search_rows(ctx, q, r, graph, &bits, ord[0], out);
-    bw_topk local;
-    size_t k = q->p->k < n ? q->p->k : n;
-    bw_candidate *items = bw_arena_calloc(ctx, k, sizeof *items);
-    if (!items)
-        return BW_ENOMEM;
-    bw_topk_init(&local, items, k);
-    st = search_rows(ctx, q, r, graph, &bits, 0, &local);
-    for (size_t i = 0; st == BW_OK && i < local.n; i++) {
-        bw_candidate c = local.items[i];
-        c.row = ord[c.row];
-        bw_topk_push(out, &c);
+    if (block.hops > 0 && env->graphs_first && a->n >= env->graph_rows_min)
+        a->choice = BW_CHOICE_GRAPH;
+    else
+        a->choice = bw_choose(&block, NULL);
+}
+
+static void note(const pass *b, const ask *a)
+{
+    bw_search_trace *t = a->q->trace;
+    if (!t)
+        return;
+    t->rows_permitted += a->n;
+    t->rows_scanned += a->choice == BW_CHOICE_GRAPH ? 0 : a->n;
+    t->segments_flat += a->choice == BW_CHOICE_SCAN;
+    t->segments_codes += a->choice == BW_CHOICE_CODES;
+    t->segments_graph += a->choice == BW_CHOICE_GRAPH;
+    if (a->choice != BW_CHOICE_GRAPH)
+        return;
+    const bw_index_ops *ops = b->graph->ops;
+    float loss = ops->recall_of ? 1 - ops->recall_of(b->graph, a->effort) : 0;
+    t->unmeasured += !ops->recall_of;
+    t->loss = loss > t->loss ? loss : t->loss;
+}
+
+/* ---- the three ways ---- */
+
+/* Rows that are not in memory, in stored precision. */
+static bw_status scan_fetched(const pass *b, const ask *a)
+{
+    uint32_t which[FETCH_ROWS];
+    float keys[FETCH_ROWS];
+    bw_metric metric = b->r->b->m->metric;
+    const bw_point_id *ids = b->r->b->m->ids;
+    bw_status st = BW_OK;
+    for (size_t i = bw_bitmap_next(a->bits, 0); st == BW_OK && i < b->r->n;) {
+        size_t n = 0;
+        for (; n < FETCH_ROWS && i < b->r->n; i = bw_bitmap_next(a->bits, i + 1))
+            which[n++] = (uint32_t)i;
+        st = bw_rows_keys(b->ctx, &b->rows, metric, a->q->query, which, n, keys);
+        for (size_t j = 0; st == BW_OK && j < n; j++) {
+            const bw_candidate c = {keys[j], b->part, b->row0 + which[j],
+                                    ids[which[j]]};
+            if (bw_topk_wants(a->q->out, c.key))
+                bw_topk_push(a->q->out, &c);
+        }
+        if (st == BW_OK)
+            st = bw_ctx_check(b->ctx);
     }
     return st;
 }
 
-bw_status bw_snapshot_search_dense(bw_ctx *ctx, const bw_snapshot *s,
-                                   const float *query, const bw_search_params *p,
-                                   bw_topk *out, bw_search_trace *trace)
+/* In pieces, so that the deadline is looked at. */
+static bw_status scan_rows(const pass *b, const ask *const *asks, size_t n)
 {
-    search q = {query, p, s->part->specs[p->vec].metric, false};
-    q.graphs = !p->exact && bw_bitmap_count(p->allowed) >= s->part->env->graph_rows_min;
-    for (uint32_t i = 0; i < s->vecs[p->vec].n; i++) {
-        const bw_block_ref *r = &s->vecs[p->vec].items[i];
-        if (r->n == 0)
+    const bw_matrix *m = b->r->b->m;
+    bw_scan_query *qs = bw_arena_alloc(b->ctx, n * sizeof *qs);
+    bw_bitmap *bits = bw_arena_alloc(b->ctx, n * sizeof *bits);
+    if (!qs || !bits)
+        return BW_ENOMEM;
+    for (size_t at = 0; at < b->r->n; at += CHUNK_ROWS) {
+        size_t rows = b->r->n - at < CHUNK_ROWS ? b->r->n - at : CHUNK_ROWS;
+        bw_scan_input in = {.metric = m->metric,
+                            .dtype = m->dtype,
+                            .rows = bw_row_at(m->dtype, m->data, m->dim, at),
+                            .scales = m->scales ? m->scales + at : NULL,
+                            .ids = m->ids + at,
+                            .n = rows,
+                            .dim = m->dim,
+                            .part = b->part,
+                            .row0 = b->row0 + (uint32_t)at};
+        for (size_t i = 0; i < n; i++) {
+            bool same = i > 0 && asks[i]->bits == asks[i - 1]->bits;
+            bits[i] = (bw_bitmap){asks[i]->bits->words + at / 64, rows};
+            qs[i] = (bw_scan_query){asks[i]->q->query, same ? qs[i - 1].allowed : &bits[i],
+                                    asks[i]->q->out};
+        }
+        if (n == 1)
+            bw_scan_rows(bw_kernels_get(), &in, qs);
+        else
+            bw_scan_block(bw_kernels_get(), &in, qs, n);
+        bw_status st = at + rows < b->r->n ? bw_ctx_check(b->ctx) : BW_OK;
+        if (st != BW_OK)
+            return st;
+    }
+    return BW_OK;
+}
+
+static bw_status scan_codes(const pass *b, const ask *const *asks, size_t n)
+{
+    bw_codes_query *qs = bw_arena_alloc(b->ctx, n * sizeof *qs);
+    uint64_t *rescored = bw_arena_calloc(b->ctx, n, sizeof *rescored);
+    if (!qs || !rescored)
+        return BW_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        qs[i] = (bw_codes_query){asks[i]->q->query, asks[i]->bits, asks[i]->q->out};
+    bw_status st = bw_codes_scan(b->ctx, b->r->b->m->codes, &b->rows, qs, n,
+                                 b->r->b->m->ids, b->part, b->row0, rescored);
+    for (size_t i = 0; st == BW_OK && i < n; i++)
+        if (asks[i]->q->trace)
+            asks[i]->q->trace->rows_rescored += rescored[i];
+    return st;
+}
+
+static bw_status walk_graph(const pass *b, const ask *a)
+{
+    bw_search_trace *t = a->q->trace;
+    const bw_index_search s = {.query = a->q->query,
+                               .k = a->q->p->k,
+                               .effort = a->effort,
+                               .recall = a->recall,
+                               .allowed = a->bits,
+                               .ids = b->r->b->m->ids,
+                               .part = b->part,
+                               .row0 = b->row0,
+                               .rows = &b->rows,
+                               .hops = t ? &t->hops : NULL,
+                               .rescored = t ? &t->rows_rescored : NULL};
+    return b->graph->ops->search(b->ctx, b->graph, &s, a->q->out);
+}
+
+/* ---- a block ---- */
+
+static void give_ordinals(const pass *b, bw_topk *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (t->items[i].part == b->part && (t->items[i].row & SLOT_MARK))
+            t->items[i].row = b->r->b->ord[t->items[i].row & ~SLOT_MARK];
+}
+
+static bw_status run_choice(const pass *b, const ask *asks, size_t n, bw_choice choice)
+{
+    const ask **list = bw_arena_alloc(b->ctx, n * sizeof(const ask *));
+    size_t m = 0;
+    bw_status st = list ? BW_OK : BW_ENOMEM;
+    for (size_t i = 0; list && i < n; i++)
+        if (asks[i].choice == choice)
+            list[m++] = &asks[i];
+    if (st != BW_OK || m == 0)
+        return st;
+    if (choice == BW_CHOICE_CODES)
+        return scan_codes(b, list, m);
+    if (choice == BW_CHOICE_SCAN && b->rows.data)
+        return scan_rows(b, list, m);
+    for (size_t i = 0; st == BW_OK && i < m; i++)
+        st = choice == BW_CHOICE_GRAPH ? walk_graph(b, list[i])
+                                       : scan_fetched(b, list[i]);
+    return st;
+}
+
+static bw_status search_block(bw_ctx *ctx, const bw_snapshot *s, const bw_block_ref *r,
+                              const bw_dense_query *qs, size_t nq)
+{
+    bool gapless = is_gapless(r);
+    pass b = {ctx, s, r, graph_of(s, r), bw_matrix_view(r->b->m, r->n),
+              qs->p->part, gapless ? r->b->ord[0] : SLOT_MARK};
+    ask *asks = bw_arena_alloc(ctx, nq * sizeof *asks);
+    size_t n = 0;
+    if (!asks)
+        return BW_ENOMEM;
+    const bw_bitmap *allowed = NULL, *bits = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < nq; i++) {
+        if (!allowed || qs[i].p->allowed != allowed) {
+            allowed = qs[i].p->allowed;
+            bw_status st = local_bits(ctx, r, allowed, &bits);
+            if (st != BW_OK)
+                return st;
+            count = bw_bitmap_count(bits);
+        }
+        if (count == 0 || qs[i].p->k == 0)
+            continue;
+        asks[n] = (ask){.q = &qs[i], .bits = bits, .n = count};
+        choose(&b, &asks[n]);
+        note(&b, &asks[n++]);
+    }
+    bw_status st = BW_OK;
+    for (int c = BW_CHOICE_SCAN; st == BW_OK && c <= BW_CHOICE_GRAPH; c++)
+        st = run_choice(&b, asks, n, (bw_choice)c);
+    for (size_t i = 0; st == BW_OK && !gapless && i < n; i++)
+        give_ordinals(&b, asks[i].q->out);
+    return st;
+}
+
+bw_status bw_snapshot_search_many(bw_ctx *ctx, const bw_snapshot *s,
+                                  const bw_dense_query *qs, size_t nq)
+{
+    const bw_block_list *l = &s->vecs[nq > 0 ? qs->p->vec : 0];
+    for (uint32_t i = 0; nq > 0 && i < l->n; i++) {
+        if (l->items[i].n == 0)
             continue;
         bw_arena_mark mark = bw_arena_mark_get(ctx);
-        bw_status st = search_block(ctx, s, &q, r, out, trace);
+        bw_status st = search_block(ctx, s, &l->items[i], qs, nq);
         bw_arena_release(ctx, mark);
         if (st == BW_OK)
             st = bw_ctx_check(ctx);
@@ -119,6 +322,27 @@ bw_status bw_snapshot_search_dense(bw_ctx *ctx, const bw_snapshot *s,
             return st;
     }
     return BW_OK;
+}
+
+bw_status bw_snapshot_search_dense(bw_ctx *ctx, const bw_snapshot *s,
+                                   const float *query, const bw_search_params *p,
+                                   bw_topk *out, bw_search_trace *trace)
+{
+    const bw_dense_query q = {query, p, out, trace};
+    return bw_snapshot_search_many(ctx, s, &q, 1);
+}
+
+uint32_t bw_snapshot_exact_rows(const bw_snapshot *s)
+{
+    return s->part->env->exact_rows;
+}
+
+bool bw_snapshot_has_graph(const bw_snapshot *s, uint32_t vec)
+{
+    for (uint32_t i = 0; i < s->vecs[vec].n; i++)
+        if (s->vecs[vec].items[i].n > 0 && graph_of(s, &s->vecs[vec].items[i]))
+            return true;
+    return false;
 }
 
 bw_status bw_snapshot_sparse_df(bw_ctx *ctx, const bw_snapshot *s, uint32_t vec,

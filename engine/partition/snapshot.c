@@ -1,5 +1,6 @@
 /* Snapshots: what a reader sees, and the copy that the writer changes (part.h).
  * Leaves out searching (search.c, text.c). */
+#include "../kernels/typed.h"
 #include "part.h"
 
 #include <stdlib.h>
@@ -424,11 +425,36 @@ static const bw_block_ref *vector_find(const bw_snapshot *s, uint32_t vec, uint3
     return r;
 }
 
-const float *bw_snapshot_dense(const bw_snapshot *s, uint32_t vec, uint32_t row)
+bool bw_snapshot_has_dense(const bw_snapshot *s, uint32_t vec, uint32_t row)
+{
+    uint32_t slot;
+    return vector_find(s, vec, row, &slot) != NULL;
+}
+
+bw_status bw_snapshot_stored(bw_ctx *ctx, const bw_snapshot *s, uint32_t vec,
+                             uint32_t row, bw_dense *out)
 {
     uint32_t slot;
     const bw_block_ref *r = vector_find(s, vec, row, &slot);
-    return r ? r->b->m->data + (size_t)slot * r->b->m->dim : NULL;
+    *out = (bw_dense){NULL, 0, false};
+    return r ? bw_matrix_get(ctx, r->b->m, slot, out) : BW_OK;
+}
+
+bw_status bw_snapshot_dense(bw_ctx *ctx, const bw_snapshot *s, uint32_t vec,
+                            uint32_t row, const float **out)
+{
+    const bw_vector_spec *spec = &s->part->specs[vec];
+    bw_dense v;
+    bw_status st = bw_snapshot_stored(ctx, s, vec, row, &v);
+    *out = v.data;
+    if (st != BW_OK || !v.data || spec->dtype == BW_DTYPE_F32)
+        return st;
+    float *values = bw_arena_alloc(ctx, spec->dim * sizeof *values);
+    if (!values)
+        return BW_ENOMEM;
+    bw_decode_rows(spec->dtype, v.data, &v.scale, 1, spec->dim, values);
+    *out = values;
+    return BW_OK;
 }
 
 bool bw_snapshot_sparse(const bw_snapshot *s, uint32_t vec, uint32_t row,

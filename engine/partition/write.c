@@ -1,6 +1,5 @@
 /* The life of one write in one partition (part.h). Leaves out what the write means
  * (engine/write.c) and what its counts ask for (seal.c). */
-#include "../kernels/kernels.h"
 #include "part.h"
 
 enum { BLOCK_ROWS_MIN = 8, BLOCK_ROWS_MAX = 16384 };
@@ -30,7 +29,7 @@ static bw_status growing_slot(bw_ctx *ctx, bw_snapshot *d, uint32_t vec, uint32_
         uint32_t cap = last && last->seg < 0 ? last->b->m->cap * 2 : BLOCK_ROWS_MIN;
         cap = cap < more ? more : cap;
         cap = cap > BLOCK_ROWS_MAX ? BLOCK_ROWS_MAX : cap;
-        bw_matrix *m = bw_matrix_new(d->part->specs[vec].dim, cap);
+        bw_matrix *m = bw_matrix_new(&d->part->specs[vec], cap);
         bw_block *b = m ? bw_block_new(m) : NULL;
         if (!b)
             return bw_fail_nomem(ctx);
@@ -46,19 +45,15 @@ static bw_status add_vectors(bw_ctx *ctx, bw_snapshot *d, const bw_add *a, uint3
                              uint32_t more)
 {
     for (uint32_t v = 0; v < d->part->nvec; v++) {
-        const bw_vector_spec *spec = &d->part->specs[v];
-        if (spec->sparse || !a->dense[v])
+        if (d->part->specs[v].sparse || !a->dense[v].data)
             continue;
         bw_block_ref *r = NULL;
         bw_status st = growing_slot(ctx, d, v, more, &r);
         if (st != BW_OK)
             return st;
-        bw_matrix *m = r->b->m;
-        float *to = m->data + (size_t)r->n * m->dim;
-        memcpy(to, a->dense[v], m->dim * sizeof(float));
-        if (a->raw && a->raw[v] && spec->metric == BW_METRIC_COSINE)
-            bw_normalize_f32(to, m->dim);
-        m->ids[r->n] = a->rec->id;
+        st = bw_matrix_put(ctx, r->b->m, r->n, &a->dense[v], &a->rec->id);
+        if (st != BW_OK)
+            return st;
         r->b->ord[r->n] = ord;
         r->b->used = ++r->n;
     }
@@ -210,23 +205,20 @@ bw_snapshot *bw_partition_publish(bw_prepared *w)
 
 /* ---- the file ---- */
 
-/* The dense vectors of a row as pointers, nvec of them. */
-static const float **dense_of(bw_ctx *ctx, const bw_snapshot *s, uint32_t ord)
-{
-    const float **dense = bw_arena_calloc(ctx, s->part->nvec, sizeof *dense);
-    for (uint32_t v = 0; dense && v < s->part->nvec; v++)
-        if (!s->part->specs[v].sparse)
-            dense[v] = bw_snapshot_dense(s, v, ord);
-    return dense;
-}
-
 static bw_status encode(bw_ctx *ctx, const bw_snapshot *s, uint32_t ord, bool skeleton,
                         bw_buf *out)
 {
     bw_arena_mark mark = bw_arena_mark_get(ctx);
-    const float **dense = dense_of(ctx, s, ord);
+    bw_dense *dense = bw_arena_calloc(ctx, s->part->nvec, sizeof *dense);
     if (!dense)
         return BW_ENOMEM;
+    for (uint32_t v = 0; v < s->part->nvec; v++) {
+        if (s->part->specs[v].sparse)
+            continue;
+        bw_status st = bw_snapshot_stored(ctx, s, v, ord, &dense[v]);
+        if (st != BW_OK)
+            return st;
+    }
     out->len = 0;
     bw_rec_encode(s->rows->recs[ord], s->part->specs, s->part->nvec, dense, skeleton,
                   out);

@@ -55,9 +55,15 @@ void bw_explain_filter(bw_explain_search *s, size_t part, const char *filter,
 
 static void add_trace(bw_search_trace *to, const bw_search_trace *t)
 {
+    to->rows_permitted += t->rows_permitted;
     to->rows_scanned += t->rows_scanned;
+    to->rows_rescored += t->rows_rescored;
+    to->hops += t->hops;
     to->segments_flat += t->segments_flat;
+    to->segments_codes += t->segments_codes;
     to->segments_graph += t->segments_graph;
+    to->loss = t->loss > to->loss ? t->loss : to->loss;
+    to->unmeasured += t->unmeasured;
 }
 
 void bw_explain_search_done(bw_explain_search *s, size_t part, const bw_search_trace *t)
@@ -78,16 +84,27 @@ void bw_explain_walk(bw_explain_search *s, size_t partitions, uint64_t rows_read
     s->total.rows_scanned = steps;
 }
 
+static void put_count(bw_buf *b, const char *name, uint64_t n)
+{
+    bw_json_put_key(b, name);
+    bw_json_put_u64(b, n);
+}
+
 static void put_counts(bw_buf *b, uint64_t rows_read, const bw_search_trace *t)
 {
-    bw_json_put_key(b, "payloads_read");
-    bw_json_put_u64(b, rows_read);
-    bw_json_put_key(b, "rows_scanned");
-    bw_json_put_u64(b, t->rows_scanned);
-    bw_json_put_key(b, "segments_flat");
-    bw_json_put_u64(b, t->segments_flat);
-    bw_json_put_key(b, "segments_graph");
-    bw_json_put_u64(b, t->segments_graph);
+    put_count(b, "payloads_read", rows_read);
+    put_count(b, "rows_permitted", t->rows_permitted);
+    put_count(b, "rows_scanned", t->rows_scanned);
+    put_count(b, "rows_rescored", t->rows_rescored);
+    put_count(b, "hops", t->hops);
+    put_count(b, "segments_flat", t->segments_flat);
+    put_count(b, "segments_codes", t->segments_codes);
+    put_count(b, "segments_graph", t->segments_graph);
+    bw_json_put_key(b, "recall_bound"); /* null: by a graph that was not measured */
+    if (t->unmeasured > 0)
+        bw_buf_puts(b, "null");
+    else
+        bw_json_put_f32(b, 1.0f - t->loss);
 }
 
 static void put_step(bw_plan *p, bw_buf *b, const bw_explain_step *step)

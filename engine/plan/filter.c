@@ -505,7 +505,7 @@ static bool test_has_vector(const bw_cnode *n, const bw_subject *s)
     if (s->snapshot) {
         bw_vector sparse;
         return n->vec != UINT32_MAX &&
-               (bw_snapshot_dense(s->snapshot, n->vec, s->row) ||
+               (bw_snapshot_has_dense(s->snapshot, n->vec, s->row) ||
                 bw_snapshot_sparse(s->snapshot, n->vec, s->row, &sparse));
     }
     for (size_t i = 0; i < s->nvectors; i++) {

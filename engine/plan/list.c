@@ -234,7 +234,11 @@ static bw_status mmr_prepare(bw_plan *p, uint32_t vec, const bw_list *list,
         return BW_ENOMEM;
     for (size_t i = 0; i < list->n; i++) {
         const bw_scored *s = &list->items[i];
-        bool has = bw_row_vector(p, vec, s->part, s->row, &items[i].vector);
+        bool has = false;
+        bw_status st =
+            bw_row_vector(p, vec, s->part, s->row, &items[i].vector, &has);
+        if (st != BW_OK)
+            return st;
         bw_require(has); /* it was found by this vector */
         items[i].relevance = square ? -(s->key * s->key) : s->key;
         items[i].nearest = -INFINITY;

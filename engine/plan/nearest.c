@@ -36,21 +36,26 @@ float bw_vector_likeness(const bw_vector_spec *spec, const bw_vector *a,
     return k->dot_f32(a->values, b->values, spec->dim);
 }
 
-static bool snapshot_vector(const bw_snapshot *s, const bw_vector_spec *spec,
-                            uint32_t vec, uint32_t row, bw_vector *out)
+static bw_status snapshot_vector(bw_ctx *ctx, const bw_snapshot *s,
+                                 const bw_vector_spec *spec, uint32_t vec, uint32_t row,
+                                 bw_vector *out, bool *has)
 {
-    if (spec->sparse)
-        return bw_snapshot_sparse(s, vec, row, out);
-    const float *values = bw_snapshot_dense(s, vec, row);
+    if (spec->sparse) {
+        *has = bw_snapshot_sparse(s, vec, row, out);
+        return BW_OK;
+    }
+    const float *values;
+    bw_status st = bw_snapshot_dense(ctx, s, vec, row, &values);
     *out = (bw_vector){spec->name, values, NULL, spec->dim, false};
-    return values != NULL;
+    *has = values != NULL;
+    return st;
 }
 
-bool bw_row_vector(const bw_plan *p, uint32_t vec, uint32_t part, uint32_t row,
-                   bw_vector *out)
+bw_status bw_row_vector(const bw_plan *p, uint32_t vec, uint32_t part, uint32_t row,
+                        bw_vector *out, bool *has)
 {
-    return snapshot_vector(p->view->parts[part], &p->view->info.vectors[vec], vec, row,
-                           out);
+    return snapshot_vector(p->ctx, p->view->parts[part], &p->view->info.vectors[vec],
+                           vec, row, out, has);
 }
 
 static bw_status check_vector(bw_plan *p, const bw_vector_spec *spec,
@@ -96,7 +101,12 @@ static bw_status stored_vector(bw_plan *p, const bw_query *q, const bw_target *t
         return st;
     if (!bw_plan_find(view, &t->id, &part, &row))
         return missing_point(p, &t->id);
-    if (!snapshot_vector(view->parts[part], &view->info.vectors[vec], vec, row, out))
+    bool has = false;
+    st = snapshot_vector(p->ctx, view->parts[part], &view->info.vectors[vec], vec, row,
+                         out, &has);
+    if (st != BW_OK)
+        return st;
+    if (!has)
         return bw_fail(
             p->ctx, BW_ENOTFOUND, "A point of the query has no vector with name `%.*s`",
             (int)(name.len < 100 ? name.len : 100), name.ptr ? name.ptr : "");
@@ -185,77 +195,176 @@ static bw_status apply_idf(bw_plan *p, uint32_t vec, bw_vector *v)
 
 /* ---- search ---- */
 
-static bw_status search_part(bw_plan *p, const bw_leaf *leaf, uint32_t vec,
-                             const bw_vector *v, size_t part, bool shadowed,
-                             bw_topk *heap)
+/* One search for a vector of the name `vec`, alone or among others over the same view. */
+typedef struct job {
+    const bw_leaf *leaf;
+    bw_vector query;
+    uint64_t permitted; /* rows that it may look at, as far as the planner must know */
+    bw_topk heap;
+    bw_candidate *items; /* leaf->k */
+    bw_list *out;
+} job;
+
+static bw_status job_init(bw_plan *p, const bw_leaf *leaf, uint32_t vec,
+                          const bw_vector *v, bw_list *out, job *j)
 {
-    const bw_bitmap *rows;
-    bool any;
-    bw_status st = bw_scope_rows(p, leaf->scope, part, shadowed, &rows, &any);
-    if (st != BW_OK || !any)
+    const bw_vector_spec *spec = &p->view->info.vectors[vec];
+    *j = (job){.leaf = leaf, .query = *v, .out = out};
+    *out = (bw_list){NULL, 0, false};
+    bw_status st =
+        bw_explain_begin(p, v->sparse ? "sparse" : "dense", &leaf->scope->trace);
+    if (st != BW_OK)
         return st;
-    bw_search_trace trace = {0};
-    bw_search_params params = {.vec = vec,
-                               .k = leaf->k,
-                               .exact = leaf->exact || leaf->query->exact,
-                               .ef_search = leaf->query->ef_search,
-                               .allowed = rows,
-                               .part = (uint32_t)part};
-    const bw_snapshot *s = p->view->parts[part];
-    if (v->sparse)
-        st = bw_snapshot_search_sparse(p->ctx, s, v, &params, heap, &trace);
-    else
-        st = bw_snapshot_search_dense(p->ctx, s, v->values, &params, heap, &trace);
-    bw_explain_search_done(leaf->scope->trace, part, &trace);
-    return st;
+    j->items = bw_arena_alloc(p->ctx, leaf->k * sizeof *j->items);
+    if (!j->items)
+        return BW_ENOMEM;
+    return leaf->k > 0 && spec->sparse && spec->idf ? apply_idf(p, vec, &j->query)
+                                                    : BW_OK;
 }
 
-static bw_status search_all(bw_plan *p, const bw_leaf *leaf, uint32_t vec,
-                            const bw_vector *v, bool shadowed, bw_candidate *items,
-                            bw_list *out)
+/* Whether a graph may answer depends on how many rows the whole search may look at. They
+ * are counted only when that can matter, and no further than it matters. */
+static bw_status count_permitted(bw_plan *p, job *j, uint32_t vec, bool shadowed)
 {
-    bw_topk heap;
-    bw_topk_init(&heap, items, leaf->k);
-    for (size_t i = 0; i < p->view->nparts; i++) {
-        bw_status st = bw_scope_prepare(p, leaf->scope, i);
+    const bw_query *q = j->leaf->query;
+    uint64_t enough = 0;
+    bool graphs = false;
+    j->permitted = p->nlive;
+    for (size_t i = 0; i < p->view->nparts && !graphs; i++) {
+        enough = bw_snapshot_exact_rows(p->view->parts[i]);
+        graphs = bw_snapshot_has_graph(p->view->parts[i], vec);
+    }
+    if (!graphs || p->nlive < enough || j->leaf->exact || q->exact || q->recall > 0 ||
+        q->ef_search > 0)
+        return BW_OK;
+    j->permitted = 0;
+    for (size_t i = 0; i < p->view->nparts && j->permitted < enough; i++) {
+        const bw_bitmap *rows;
+        bool any;
+        bw_status st = bw_scope_prepare(p, j->leaf->scope, i);
         if (st != BW_OK)
             return st;
         bw_arena_mark mark = bw_arena_mark_get(p->ctx);
-        st = search_part(p, leaf, vec, v, i, shadowed, &heap);
+        st = bw_scope_rows(p, j->leaf->scope, i, shadowed, &rows, &any);
+        if (st == BW_OK && any)
+            j->permitted += bw_bitmap_count(rows);
         if (st == BW_OK)
             st = bw_ctx_check(p->ctx);
         if (st != BW_OK)
             return st;
         bw_arena_release(p->ctx, mark);
     }
+    return BW_OK;
+}
+
+/* Every job in one partition: those that have rows there share a pass over it. */
+static bw_status search_part(bw_plan *p, job *jobs, size_t n, uint32_t vec, size_t part,
+                             bool shadowed)
+{
+    const bw_snapshot *s = p->view->parts[part];
+    bw_search_trace *traces = bw_arena_calloc(p->ctx, n, sizeof *traces);
+    bw_search_params *params = bw_arena_alloc(p->ctx, n * sizeof *params);
+    bw_dense_query *qs = bw_arena_alloc(p->ctx, n * sizeof *qs);
+    size_t m = 0;
+    if (!traces || !params || !qs)
+        return BW_ENOMEM;
+    bw_status st = BW_OK;
+    for (size_t i = 0; st == BW_OK && i < n; i++) {
+        const bw_leaf *leaf = jobs[i].leaf;
+        const bw_bitmap *rows;
+        bool any;
+        st = bw_scope_rows(p, leaf->scope, part, shadowed, &rows, &any);
+        if (st != BW_OK || !any)
+            continue;
+        params[m] = (bw_search_params){.vec = vec,
+                                       .k = leaf->k,
+                                       .exact = leaf->exact || leaf->query->exact,
+                                       .ef_search = leaf->query->ef_search,
+                                       .recall = leaf->query->recall,
+                                       .permitted = jobs[i].permitted,
+                                       .allowed = rows,
+                                       .part = (uint32_t)part};
+        qs[m] = (bw_dense_query){jobs[i].query.values, &params[m], &jobs[i].heap,
+                                 leaf->scope->trace ? &traces[i] : NULL};
+        if (jobs[i].query.sparse)
+            st = bw_snapshot_search_sparse(p->ctx, s, &jobs[i].query, &params[m],
+                                           &jobs[i].heap, &traces[i]);
+        else
+            m++;
+    }
+    if (st == BW_OK && m > 0)
+        st = bw_snapshot_search_many(p->ctx, s, qs, m);
+    for (size_t i = 0; st == BW_OK && i < n; i++)
+        bw_explain_search_done(jobs[i].leaf->scope->trace, part, &traces[i]);
+    return st;
+}
+
+static bw_status search_all(bw_plan *p, job *jobs, size_t n, uint32_t vec,
+                            bool shadowed)
+{
     const bw_vector_spec *spec = &p->view->info.vectors[vec];
-    return bw_list_of_topk(p, &heap, !spec->sparse && bw_score_falls(spec->metric),
-                           out);
+    bw_status st = BW_OK;
+    for (size_t i = 0; st == BW_OK && i < n; i++) {
+        bw_topk_init(&jobs[i].heap, jobs[i].items, jobs[i].leaf->k);
+        if (!spec->sparse)
+            st = count_permitted(p, &jobs[i], vec, shadowed);
+    }
+    for (size_t i = 0; st == BW_OK && i < p->view->nparts; i++) {
+        for (size_t k = 0; st == BW_OK && k < n; k++)
+            st = bw_scope_prepare(p, jobs[k].leaf->scope, i);
+        if (st != BW_OK)
+            return st;
+        bw_arena_mark mark = bw_arena_mark_get(p->ctx);
+        st = search_part(p, jobs, n, vec, i, shadowed);
+        if (st == BW_OK)
+            st = bw_ctx_check(p->ctx);
+        if (st != BW_OK)
+            return st;
+        bw_arena_release(p->ctx, mark);
+    }
+    for (size_t i = 0; st == BW_OK && i < n; i++)
+        st = bw_list_of_topk(p, &jobs[i].heap,
+                             !spec->sparse && bw_score_falls(spec->metric),
+                             jobs[i].out);
+    return st;
+}
+
+/* The jobs together; those whose list shows a copy once more, each by itself. */
+static bw_status run_jobs(bw_plan *p, job *jobs, size_t n, uint32_t vec)
+{
+    bw_status st = search_all(p, jobs, n, vec, false);
+    for (size_t i = 0; st == BW_OK && i < n; i++) {
+        bool copies = false;
+        st = bw_plan_has_copies(p, jobs[i].out->items, jobs[i].out->n, &copies);
+        if (st == BW_OK && copies)
+            st = bw_plan_shadow(p);
+        if (st == BW_OK && copies)
+            st = search_all(p, &jobs[i], 1, vec, true);
+    }
+    return st;
 }
 
 bw_status bw_search_vector(bw_plan *p, const bw_leaf *leaf, uint32_t vec,
                            const bw_vector *v, bw_list *out)
 {
-    bw_vector query = *v;
-    bool copies = false;
-    bw_status st =
-        bw_explain_begin(p, v->sparse ? "sparse" : "dense", &leaf->scope->trace);
-    bw_candidate *items = bw_arena_alloc(p->ctx, leaf->k * sizeof *items);
-    if (st != BW_OK || !items)
-        return BW_ENOMEM;
-    *out = (bw_list){NULL, 0, false};
-    if (leaf->k == 0)
-        return BW_OK;
-    if (p->view->info.vectors[vec].sparse && p->view->info.vectors[vec].idf)
-        st = apply_idf(p, vec, &query);
+    job j;
+    bw_status st = job_init(p, leaf, vec, v, out, &j);
+    return st == BW_OK && leaf->k > 0 ? run_jobs(p, &j, 1, vec) : st;
+}
+
+/* The target's vector; a stored point is none of its own answers. */
+static bw_status nearest_target(bw_plan *p, const bw_leaf *leaf, uint32_t *vec,
+                                bw_vector *v)
+{
+    const bw_query *q = leaf->query;
+    bw_status st = bw_plan_vector(p, &p->view->info, q->using_name, vec);
     if (st == BW_OK)
-        st = search_all(p, leaf, vec, &query, false, items, out);
-    if (st == BW_OK)
-        st = bw_plan_has_copies(p, out->items, out->n, &copies);
-    if (st != BW_OK || !copies)
-        return st;
-    st = bw_plan_shadow(p);
-    return st == BW_OK ? search_all(p, leaf, vec, &query, true, items, out) : st;
+        st = bw_target_vector(p, q, *vec, &q->target, v);
+    if (st == BW_OK && q->target.by_id && !q->lookup_collection.ptr) {
+        leaf->scope->exclude = &q->target.id;
+        leaf->scope->nexclude = 1;
+    }
+    return st;
 }
 
 bw_status bw_leaf_nearest(bw_plan *p, const bw_leaf *leaf, bw_list *out)
@@ -264,15 +373,9 @@ bw_status bw_leaf_nearest(bw_plan *p, const bw_leaf *leaf, bw_list *out)
     bw_leaf own = *leaf;
     bw_vector v;
     uint32_t vec;
-    bw_status st = bw_plan_vector(p, &p->view->info, q->using_name, &vec);
-    if (st == BW_OK)
-        st = bw_target_vector(p, q, vec, &q->target, &v);
+    bw_status st = nearest_target(p, leaf, &vec, &v);
     if (st != BW_OK)
         return st;
-    if (q->target.by_id && !q->lookup_collection.ptr) {
-        leaf->scope->exclude = &q->target.id;
-        leaf->scope->nexclude = 1;
-    }
     if (!q->has_mmr)
         return bw_search_vector(p, leaf, vec, &v, out);
     if (q->mmr_candidates > BW_PLAN_MMR_CANDIDATES_MAX ||
@@ -287,4 +390,54 @@ bw_status bw_leaf_nearest(bw_plan *p, const bw_leaf *leaf, bw_list *out)
     if (st == BW_OK && q->has_score_threshold)
         bw_list_threshold(out, q->score_threshold);
     return st == BW_OK ? bw_mmr(p, vec, q->mmr_diversity, leaf->k, out) : st;
+}
+
+/* ---- many at once ---- */
+
+bool bw_plan_is_plain(const bw_plan *p, const bw_query *q)
+{
+    const bw_collection_info *info = &p->view->info;
+    uint32_t i = 0;
+    while (i < info->nvectors && !bw_str_eq(info->vectors[i].name, q->using_name))
+        i++;
+    return q->kind == BW_QUERY_NEAREST && q->nprefetch == 0 && !q->has_mmr &&
+           i < info->nvectors && !info->vectors[i].sparse;
+}
+
+static bw_status plain_jobs(bw_plan *p, const bw_query *const *queries, const size_t *ks,
+                            size_t n, bw_scope *scopes, bw_list *out)
+{
+    job *jobs = bw_arena_calloc(p->ctx, n, sizeof *jobs);
+    bw_leaf *leaves = bw_arena_calloc(p->ctx, n, sizeof *leaves);
+    uint32_t vec = 0;
+    bw_status st = jobs && leaves ? BW_OK : BW_ENOMEM;
+    for (size_t i = 0; st == BW_OK && i < n; i++) {
+        bw_vector v;
+        leaves[i] = (bw_leaf){queries[i], &scopes[i], ks[i], false};
+        st = nearest_target(p, &leaves[i], &vec, &v);
+        if (st == BW_OK)
+            st = job_init(p, &leaves[i], vec, &v, &out[i], &jobs[i]);
+    }
+    if (st == BW_OK)
+        st = run_jobs(p, jobs, n, vec);
+    for (size_t i = 0; st == BW_OK && i < n; i++)
+        if (queries[i]->has_score_threshold)
+            bw_list_threshold(&out[i], queries[i]->score_threshold);
+    return st;
+}
+
+bw_status bw_plan_plain(bw_plan *p, const bw_query *const *queries, const size_t *ks,
+                        size_t n, bw_list *out)
+{
+    bw_scope *scopes = bw_arena_calloc(p->ctx, n, sizeof *scopes);
+    size_t made = 0;
+    bw_status st = scopes ? BW_OK : BW_ENOMEM;
+    for (; st == BW_OK && made < n; made++)
+        st = bw_scope_init(p, &scopes[made], &queries[made]->filter,
+                           queries[made]->filter ? 1 : 0, NULL);
+    if (st == BW_OK)
+        st = plain_jobs(p, queries, ks, n, scopes, out);
+    for (size_t i = 0; i < made; i++)
+        bw_scope_clear(&scopes[i]);
+    return st;
 }

@@ -139,8 +139,9 @@ BW_MUST_USE bw_status bw_search_vector(bw_plan *p, const bw_leaf *leaf, uint32_t
  * square). */
 float bw_vector_likeness(const bw_vector_spec *spec, const bw_vector *a,
                          const bw_vector *b);
-bool bw_row_vector(const bw_plan *p, uint32_t vec, uint32_t part, uint32_t row,
-                   bw_vector *out);
+/* Borrowed from the snapshot, or decoded into the arena. */
+BW_MUST_USE bw_status bw_row_vector(const bw_plan *p, uint32_t vec, uint32_t part,
+                                    uint32_t row, bw_vector *out, bool *has);
 
 /* ---- lists (list.c) ---- */
 BW_MUST_USE bw_status bw_list_of_topk(bw_plan *p, bw_topk *t, bool falls, bw_list *out);
@@ -161,6 +162,12 @@ BW_MUST_USE bw_status bw_mmr(bw_plan *p, uint32_t vec, float diversity, size_t k
 BW_MUST_USE bw_status bw_plan_query(bw_plan *p, const bw_query *q,
                                     const bw_filter *const *filters, size_t nfilters,
                                     size_t k, bw_list *out);
+/* A dense search and nothing else: many of them share the passes over the data. */
+bool bw_plan_is_plain(const bw_plan *p, const bw_query *q);
+enum { BW_PLAN_PLAIN_MAX = 64 }; /* of one call */
+/* Plain queries of one vector name; the same lists as each gets from bw_plan_query. */
+BW_MUST_USE bw_status bw_plan_plain(bw_plan *p, const bw_query *const *queries,
+                                    const size_t *ks, size_t n, bw_list *out);
 BW_MUST_USE bw_status bw_plan_window(bw_plan *p, uint32_t offset, uint32_t limit,
                                      size_t *k);
 

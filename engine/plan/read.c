@@ -5,6 +5,14 @@
 
 enum { QUERIES_MAX = 4096, RETRIEVE_MAX = 1 << 20 };
 
+static bw_status fill_window(bw_result *r, const bw_query *q, const bw_list *list,
+                             bw_hits *out)
+{
+    size_t skip = q->offset < list->n ? q->offset : list->n;
+    size_t n = list->n - skip < q->limit ? list->n - skip : q->limit;
+    return bw_result_fill(r, n > 0 ? list->items + skip : NULL, n, true, out);
+}
+
 static bw_status run_one(bw_result *r, const bw_query *q, bw_hits *out)
 {
     bw_plan *p = &r->plan;
@@ -19,11 +27,38 @@ static bw_status run_one(bw_result *r, const bw_query *q, bw_hits *out)
                 : BW_PLAN_HITS_MAX;
     if (st == BW_OK)
         st = bw_plan_query(p, q, NULL, 0, k, &list);
-    if (st != BW_OK)
-        return st;
-    size_t skip = q->offset < list.n ? q->offset : list.n;
-    size_t n = list.n - skip < q->limit ? list.n - skip : q->limit;
-    return bw_result_fill(r, n > 0 ? list.items + skip : NULL, n, true, out);
+    return st == BW_OK ? fill_window(r, q, &list, out) : st;
+}
+
+/* How many queries from here on are plain and of one form, so that they run together. */
+static size_t plain_run(const bw_plan *p, const bw_query *queries, size_t nq)
+{
+    size_t n = 0;
+    while (n < nq && n < BW_PLAN_PLAIN_MAX && bw_plan_is_plain(p, &queries[n]) &&
+           bw_str_eq(queries[n].using_name, queries[0].using_name) &&
+           queries[n].show_all_copies == queries[0].show_all_copies)
+        n++;
+    return n;
+}
+
+static bw_status run_plain(bw_result *r, const bw_query *queries, size_t n,
+                           bw_hits *out)
+{
+    bw_plan *p = &r->plan;
+    const bw_query **list = bw_arena_calloc(p->ctx, n, sizeof(const bw_query *));
+    size_t *ks = bw_arena_calloc(p->ctx, n, sizeof *ks);
+    bw_list *lists = bw_arena_calloc(p->ctx, n, sizeof *lists);
+    bw_status st = list && ks && lists ? BW_OK : BW_ENOMEM;
+    p->all_copies = queries->show_all_copies;
+    for (size_t i = 0; st == BW_OK && i < n; i++) {
+        list[i] = &queries[i];
+        st = bw_plan_window(p, queries[i].offset, queries[i].limit, &ks[i]);
+    }
+    if (st == BW_OK)
+        st = bw_plan_plain(p, list, ks, n, lists);
+    for (size_t i = 0; st == BW_OK && i < n; i++)
+        st = fill_window(r, &queries[i], &lists[i], &out[i]);
+    return st;
 }
 
 bw_status bw_query_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
@@ -36,8 +71,12 @@ bw_status bw_query_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
     bw_status st = bw_result_open(ctx, engine, read, nq, &r);
     if (st != BW_OK)
         return st;
-    for (size_t i = 0; st == BW_OK && i < nq; i++)
-        st = run_one(r, &queries[i], &r->queries[i]);
+    for (size_t i = 0; st == BW_OK && i < nq;) {
+        size_t n = plain_run(&r->plan, queries + i, nq - i);
+        st = n > 1 ? run_plain(r, queries + i, n, r->queries + i)
+                   : run_one(r, &queries[i], &r->queries[i]);
+        i += n > 1 ? n : 1;
+    }
     return bw_result_close(r, st, out);
 }
 

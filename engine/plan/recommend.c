@@ -144,12 +144,14 @@ static float sum_of(const examples *x, const bw_vector *v, size_t n,
     return sum;
 }
 
-static bool score_row(void *arg, uint32_t part, uint32_t row, float *key)
+static bw_status score_row(void *arg, uint32_t part, uint32_t row, float *key,
+                           bool *takes)
 {
     const examples *x = arg;
     bw_vector v;
-    if (!bw_row_vector(x->p, x->vec, part, row, &v))
-        return false;
+    bw_status st = bw_row_vector(x->p, x->vec, part, row, &v, takes);
+    if (st != BW_OK || !*takes)
+        return st;
     if (x->sum) {
         *key = sum_of(x, x->positive, x->npositive, &v) -
                sum_of(x, x->negative, x->nnegative, &v);
@@ -158,7 +160,8 @@ static bool score_row(void *arg, uint32_t part, uint32_t row, float *key)
         float neg = best_of(x, x->negative, x->nnegative, &v);
         *key = pos > neg ? squash(pos) : -squash(neg);
     }
-    return *key == *key; /* sums beyond float: inf − inf is no score */
+    *takes = *key == *key; /* sums beyond float: inf − inf is no score */
+    return BW_OK;
 }
 
 /* ---- examples ---- */

@@ -48,16 +48,19 @@ void bw_result_free(bw_result *r)
     bw_free(r);
 }
 
-static uint32_t fill_vectors(const bw_result *r, const bw_scored *s, bw_vector *out)
+static bw_status fill_vectors(const bw_result *r, const bw_scored *s, bw_vector *out,
+                              uint32_t *n)
 {
-    uint32_t n = 0;
+    *n = 0;
     for (uint32_t v = 0; v < r->view.info.nvectors; v++) {
-        if (bw_row_vector(&r->plan, v, s->part, s->row, &out[n])) {
-            out[n].name = r->view.info.vectors[v].name;
-            n++;
-        }
+        bool has = false;
+        bw_status st = bw_row_vector(&r->plan, v, s->part, s->row, &out[*n], &has);
+        if (st != BW_OK)
+            return st;
+        if (has)
+            out[(*n)++].name = r->view.info.vectors[v].name;
     }
-    return n;
+    return BW_OK;
 }
 
 bw_status bw_result_fill(bw_result *r, const bw_scored *items, size_t n, bool scores,
@@ -65,7 +68,7 @@ bw_status bw_result_fill(bw_result *r, const bw_scored *items, size_t n, bool sc
 {
     bw_ctx *ctx = r->plan.ctx;
     bw_hit *hits = bw_arena_calloc(ctx, n, sizeof *hits);
-    size_t each = r->view.info.nvectors, total;
+    size_t each = r->plan.read->no_vectors ? 0 : r->view.info.nvectors, total;
     if (__builtin_mul_overflow(n, each, &total))
         return bw_fail_nomem(ctx);
     bw_vector *vectors = bw_arena_calloc(ctx, total, sizeof *vectors);
@@ -89,7 +92,10 @@ bw_status bw_result_fill(bw_result *r, const bw_scored *items, size_t n, bool sc
                       .text = row.text,
                       .facts = row.facts,
                       .vectors = vectors + i * each};
-        h->nvectors = fill_vectors(r, s, vectors + i * each);
+        bw_status st = each > 0 ? fill_vectors(r, s, vectors + i * each, &h->nvectors)
+                                : BW_OK;
+        if (st != BW_OK)
+            return st;
     }
     *out = (bw_hits){hits, n};
     return BW_OK;

@@ -5,7 +5,7 @@
 typedef struct scan {
     bw_plan *p;
     const bw_leaf *leaf;
-    bw_rows_fn rows;
+    bw_matched_fn rows;
     bw_score_fn score;
     void *arg;
     bw_topk heap;
@@ -18,7 +18,13 @@ static bw_status score_rows(scan *s, uint32_t part, const bw_bitmap *rows,
     for (size_t r = bw_bitmap_next(rows, 0); r < rows->nbits;
          r = bw_bitmap_next(rows, r + 1)) {
         bw_candidate c = {.part = part, .row = (uint32_t)r};
-        if (s->score(s->arg, part, c.row, &c.key) && bw_topk_wants(&s->heap, c.key)) {
+        bool takes = false;
+        bw_arena_mark mark = bw_arena_mark_get(s->p->ctx);
+        bw_status done = s->score(s->arg, part, c.row, &c.key, &takes);
+        if (done != BW_OK)
+            return done;
+        bw_arena_release(s->p->ctx, mark);
+        if (takes && bw_topk_wants(&s->heap, c.key)) {
             c.id = *bw_snapshot_id(snap, c.row);
             bw_topk_push(&s->heap, &c);
         }
@@ -77,7 +83,7 @@ static bw_status scan_all(scan *s, bw_candidate *items, bool shadowed, bw_list *
 }
 
 bw_status bw_scan_scored(bw_plan *p, const bw_leaf *leaf, const char *kind,
-                         bw_rows_fn rows, bw_score_fn score, void *arg, bw_list *out)
+                         bw_matched_fn rows, bw_score_fn score, void *arg, bw_list *out)
 {
     scan s = {p, leaf, rows, score, arg, {NULL, 0, 0}};
     bool copies = false;

@@ -95,14 +95,16 @@ static bw_status matched_rows(void *arg, uint32_t part, bw_bitmap *rows)
     return BW_OK;
 }
 
-static bool score_text(void *arg, uint32_t part, uint32_t row, float *key)
+static bw_status score_text(void *arg, uint32_t part, uint32_t row, float *key,
+                            bool *takes)
 {
     const text_query *t = arg;
     bw_text_match probe = {row, 0, NULL};
     const part_match *pm = &t->parts[part];
     const bw_text_match *m = bsearch(&probe, pm->items, pm->n, sizeof probe, cmp_match);
+    *takes = m != NULL;
     if (!m)
-        return false;
+        return BW_OK;
     double mean =
         t->stats.ndocs > 0 ? (double)t->stats.ntokens / (double)t->stats.ndocs : 0;
     double norm = 1.0 - BM25_B + (mean > 0 ? BM25_B * (double)m->length / mean : 0);
@@ -113,7 +115,7 @@ static bool score_text(void *arg, uint32_t part, uint32_t row, float *key)
             sum += t->idf[j] * tf * (BM25_K1 + 1.0) / (tf + BM25_K1 * norm);
     }
     *key = (float)sum;
-    return true;
+    return BW_OK;
 }
 
 bw_status bw_leaf_text(bw_plan *p, const bw_leaf *leaf, bw_list *out)

@@ -16,7 +16,10 @@ static const char schema[] =
     "INTEGER NOT NULL,"
     " name TEXT NOT NULL, dim INTEGER NOT NULL, metric INTEGER NOT NULL, sparse "
     "INTEGER NOT NULL,"
-    " idf INTEGER NOT NULL, PRIMARY KEY(uid, place)) WITHOUT ROWID;"
+    " idf INTEGER NOT NULL, dtype INTEGER NOT NULL DEFAULT 0,"
+    " on_disk INTEGER NOT NULL DEFAULT 0, kind INTEGER NOT NULL DEFAULT 0,"
+    " m INTEGER NOT NULL DEFAULT 0, ef INTEGER NOT NULL DEFAULT 0,"
+    " PRIMARY KEY(uid, place)) WITHOUT ROWID;"
     "CREATE TABLE pindex(uid INTEGER NOT NULL REFERENCES collection(uid), field TEXT "
     "NOT NULL,"
     " type TEXT NOT NULL, params TEXT, PRIMARY KEY(uid, field)) WITHOUT ROWID;"
@@ -140,9 +143,18 @@ static bw_status vector_row(bw_ctx *ctx, sqlite3_stmt *st, void *item)
     int64_t dim = sqlite3_column_int64(st, 1), metric = sqlite3_column_int64(st, 2);
     v->sparse = sqlite3_column_int(st, 3) != 0;
     v->idf = sqlite3_column_int(st, 4) != 0;
+    int64_t dtype = sqlite3_column_int64(st, 5), kind = sqlite3_column_int64(st, 7),
+            m = sqlite3_column_int64(st, 8), ef = sqlite3_column_int64(st, 9);
     if (metric < 0 || metric > BW_METRIC_MANHATTAN || dim < 0 || dim > 65536 ||
-        v->sparse != (dim == 0))
+        v->sparse != (dim == 0) || dtype < 0 || dtype >= BW_NDTYPES || kind < 0 ||
+        kind >= BW_NINDEX_CHOICES || m < 0 || m > UINT32_MAX || ef < 0 ||
+        ef > UINT32_MAX)
         return damaged(ctx);
+    v->dtype = (bw_dtype)dtype;
+    v->on_disk = sqlite3_column_int(st, 6) != 0;
+    v->index = (bw_index_choice)kind;
+    v->m = (uint32_t)m;
+    v->ef_construct = (uint32_t)ef;
     v->dim = (uint32_t)dim;
     v->metric = (bw_metric)metric;
     return bw_db_column_copy(ctx, st, 0, &v->name);
@@ -184,8 +196,8 @@ bw_status bw_catalogue_collections(bw_ctx *ctx, bw_catalogue *c,
         void *v = NULL, *x = NULL;
         size_t nv = 0, nx = 0;
         s = list(ctx, c->db,
-                 "SELECT name, dim, metric, sparse, idf FROM vector WHERE uid=?1 ORDER "
-                 "BY place",
+                 "SELECT name, dim, metric, sparse, idf, dtype, on_disk, kind, m, ef "
+                 "FROM vector WHERE uid=?1 ORDER BY place",
                  (int64_t)infos[i].uid, sizeof(bw_vector_spec), vector_row, &v, &nv);
         if (s == BW_OK)
             s = list(
@@ -345,6 +357,28 @@ static bw_status create_file(bw_ctx *ctx, const bw_db_options *o, const char *di
     return bw_fs_sync_dir(ctx, dir);
 }
 
+/* A file of version 1 gets the columns that came with version 2. */
+static bw_status upgrade(bw_ctx *ctx, bw_db *db)
+{
+    static const char *const columns[] = {"dtype", "on_disk", "kind", "m", "ef"};
+    void *p = NULL;
+    size_t n = 0;
+    bw_status s = list(ctx, db, "PRAGMA user_version", 0, sizeof(uint64_t), number_row,
+                       &p, &n);
+    if (s != BW_OK || *(uint64_t *)p >= 2)
+        return s;
+    s = bw_db_begin(ctx, db);
+    for (size_t i = 0; s == BW_OK && i < sizeof columns / sizeof *columns; i++) {
+        const char *sql = bw_arena_printf(
+            ctx, "ALTER TABLE vector ADD COLUMN %s INTEGER NOT NULL DEFAULT 0",
+            columns[i]);
+        s = sql ? bw_db_exec(ctx, db, sql) : BW_ENOMEM;
+    }
+    if (s == BW_OK)
+        s = bw_db_exec(ctx, db, "PRAGMA user_version=2");
+    return finish(ctx, db, s);
+}
+
 bw_status bw_catalogue_open(bw_ctx *ctx, const char *dir, bool create, bool null_sync,
                             bw_health *health, bw_catalogue *out)
 {
@@ -380,6 +414,8 @@ bw_status bw_catalogue_open(bw_ctx *ctx, const char *dir, bool create, bool null
         s = bw_db_open(ctx, &o, &db);
     }
     if (s == BW_OK)
+        s = upgrade(ctx, db);
+    if (s == BW_OK)
         s = set_clean(ctx, db, false);
     if (s != BW_OK) {
         bw_db_close(db);
@@ -414,9 +450,13 @@ bw_status bw_catalogue_collection_add(bw_ctx *ctx, bw_catalogue *c,
     int64_t id = sqlite3_last_insert_rowid(bw_db_handle(c->db));
     for (uint32_t i = 0; s == BW_OK && i < info->nvectors; i++) {
         const bw_vector_spec *v = &info->vectors[i];
-        s = run(ctx, c->db, "INSERT INTO vector VALUES(?1,?2,?3,?4,?5,?6,?7)",
-                "iisiiii", id, (int64_t)i, v->name, (int64_t)v->dim, (int64_t)v->metric,
-                (int64_t)v->sparse, (int64_t)v->idf);
+        s = run(ctx, c->db,
+                "INSERT INTO vector(uid, place, name, dim, metric, sparse, idf, dtype,"
+                " on_disk, kind, m, ef) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)",
+                "iisiiiiiiiii", id, (int64_t)i, v->name, (int64_t)v->dim,
+                (int64_t)v->metric, (int64_t)v->sparse, (int64_t)v->idf,
+                (int64_t)v->dtype, (int64_t)v->on_disk, (int64_t)v->index,
+                (int64_t)v->m, (int64_t)v->ef_construct);
     }
     s = finish(ctx, c->db, s);
     if (s == BW_OK)

@@ -3,7 +3,9 @@
  * SQLite, application_id 0x42774331 ("BwC1"), user_version = BW_CATALOGUE_VERSION:
  *   meta(name, value)   clean: 1 after an orderly close, 0 while the cell runs
  *   collection(uid, tenant, name, settings, labels)
- *   vector(uid, place, name, dim, metric, sparse, idf)   place: from 0, never changes
+ *   vector(uid, place, name, dim, metric, sparse, idf, dtype, on_disk, kind, m, ef)
+ *                        place: from 0, never changes; the last five came with version 2:
+ *                        a file of version 1 gets them, all 0, when it is opened
  *   pindex(uid, field, type, params)                     payload indexes
  *   alias(tenant, alias, uid)
  *   class(id, text)      the class's 32 bytes and its canonical label text
@@ -21,7 +23,7 @@
 #include "sql.h"
 #include <bailiwick/engine.h>
 
-enum { BW_CATALOGUE_APP = 0x42774331, BW_CATALOGUE_VERSION = 1 };
+enum { BW_CATALOGUE_APP = 0x42774331, BW_CATALOGUE_VERSION = 2 };
 
 typedef struct bw_catalogue {
     bw_db *db;

@@ -19,8 +19,13 @@ enum {
     HAS_MODEL = 16,
     IS_UUID = 32,
     IS_SKELETON = 64,
-    NSTRINGS = 5
+    NSTRINGS = 5,
+    FORM_SPARSE = 1
 };
+
+/* By bw_dtype: the form number that is stored, and the bytes of an element. */
+static const uint32_t forms[BW_NDTYPES] = {0, 2, 3, 4};
+static const uint32_t widths[BW_NDTYPES] = {4, 2, 2, 1};
 
 static const unsigned char hash_key[crypto_shorthash_KEYBYTES] = "bailiwick row 1";
 
@@ -118,7 +123,7 @@ static void put64(bw_buf *b, uint64_t v)
 }
 
 void bw_rec_encode(const bw_rec *rec, const bw_vector_spec *specs, uint32_t nvec,
-                   const float *const *dense, bool skeleton, bw_buf *out)
+                   const bw_dense *dense, bool skeleton, bw_buf *out)
 {
     size_t start = out->len;
     bw_str strings[NSTRINGS] = {{NULL, 0}};
@@ -129,7 +134,7 @@ void bw_rec_encode(const bw_rec *rec, const bw_vector_spec *specs, uint32_t nvec
         flags |= strings[i].ptr ? 1u << i : 0u;
     uint32_t nvectors = skeleton ? 0 : rec->nsparse;
     for (uint32_t v = 0; v < nvec; v++)
-        nvectors += dense[v] ? 1 : 0;
+        nvectors += dense[v].data ? 1 : 0;
     put32(out, REC_MAGIC);
     put32(out, flags);
     put64(out, rec->id.hi);
@@ -141,22 +146,27 @@ void bw_rec_encode(const bw_rec *rec, const bw_vector_spec *specs, uint32_t nvec
     for (uint32_t i = 0; i < NSTRINGS; i++)
         put32(out, (uint32_t)strings[i].len);
     for (uint32_t v = 0; v < nvec; v++) {
-        if (!dense[v])
+        if (!dense[v].data)
             continue;
+        assert(!dense[v].raw);
         put32(out, v);
-        put32(out, 0);
+        put32(out, forms[specs[v].dtype]);
         put32(out, specs[v].dim);
     }
     for (uint32_t i = 0; i < (skeleton ? 0 : rec->nsparse); i++) {
         put32(out, rec->sparse[i].vec);
-        put32(out, 1);
+        put32(out, FORM_SPARSE);
         put32(out, rec->sparse[i].n);
     }
     for (uint32_t i = 0; i < NSTRINGS; i++)
         bw_buf_str(out, strings[i]);
-    for (uint32_t v = 0; v < nvec; v++)
-        if (dense[v])
-            bw_buf_put(out, dense[v], (size_t)specs[v].dim * 4);
+    for (uint32_t v = 0; v < nvec; v++) {
+        if (!dense[v].data)
+            continue;
+        if (specs[v].dtype == BW_DTYPE_I8)
+            bw_buf_put(out, &dense[v].scale, sizeof dense[v].scale);
+        bw_buf_put(out, dense[v].data, (size_t)specs[v].dim * widths[specs[v].dtype]);
+    }
     for (uint32_t i = 0; i < (skeleton ? 0 : rec->nsparse); i++) {
         bw_buf_put(out, rec->sparse[i].indices, (size_t)rec->sparse[i].n * 4);
         bw_buf_put(out, rec->sparse[i].values, (size_t)rec->sparse[i].n * 4);
@@ -193,20 +203,31 @@ static bw_status damaged(bw_ctx *ctx)
 static bw_status decode_vectors(bw_ctx *ctx, const char *heads, uint32_t n,
                                 const char *data, const char *end,
                                 const bw_vector_spec *specs, uint32_t nvec,
-                                const void **dense, bw_rec_sparse *sparse,
+                                bw_dense *dense, bw_rec_sparse *sparse,
                                 uint32_t *nsparse)
 {
     *nsparse = 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t vec = get32(heads), kind = get32(heads + 4), count = get32(heads + 8);
+        uint32_t vec = get32(heads), form = get32(heads + 4), count = get32(heads + 8);
         heads += REC_VECTOR;
-        size_t width = kind == 1 ? 8 : 4;
-        if (vec >= nvec || kind > 1 || (kind == 1) != specs[vec].sparse ||
-            (kind == 0 && count != specs[vec].dim) ||
-            (size_t)(end - data) / width < count)
+        if (vec >= nvec)
             return damaged(ctx);
-        if (kind == 0) {
-            dense[vec] = data;
+        const bw_vector_spec *spec = &specs[vec];
+        size_t width = spec->sparse ? 8 : widths[spec->dtype];
+        if (form != (spec->sparse ? (uint32_t)FORM_SPARSE : forms[spec->dtype]) ||
+            (!spec->sparse && count != spec->dim))
+            return damaged(ctx);
+        float scale = 1;
+        if (!spec->sparse && spec->dtype == BW_DTYPE_I8) {
+            if ((size_t)(end - data) < sizeof scale)
+                return damaged(ctx);
+            memcpy(&scale, data, sizeof scale);
+            data += sizeof scale;
+        }
+        if ((size_t)(end - data) / width < count)
+            return damaged(ctx);
+        if (!spec->sparse) {
+            dense[vec] = (bw_dense){data, scale, false};
         } else {
             uint32_t *copy = bw_arena_alloc(ctx, (size_t)count * 8);
             if (!copy)
@@ -224,7 +245,7 @@ static bw_status decode_vectors(bw_ctx *ctx, const char *heads, uint32_t n,
 }
 
 bw_status bw_rec_decode(bw_ctx *ctx, bw_str bytes, const bw_vector_spec *specs,
-                        uint32_t nvec, int64_t key, bw_rec **out, const void **dense)
+                        uint32_t nvec, int64_t key, bw_rec **out, bw_dense *dense)
 {
     if (bytes.len < REC_HEAD + REC_HASH || get32(bytes.ptr) != REC_MAGIC)
         return damaged(ctx);
@@ -247,7 +268,7 @@ bw_status bw_rec_decode(bw_ctx *ctx, bw_str bytes, const bw_vector_spec *specs,
         at += len;
     }
     for (uint32_t v = 0; v < nvec; v++)
-        dense[v] = NULL;
+        dense[v] = (bw_dense){NULL, 0, false};
     bw_rec_sparse *sparse = bw_arena_calloc(ctx, nvectors, sizeof *sparse);
     if (!sparse)
         return BW_ENOMEM;

@@ -8,9 +8,10 @@
  *   24  u64  version    32 i64  expires_at, Unix ns, 0 = never
  *   40  u32  tokens of the text      44 u32  vectors
  *   48  u32  lengths of payload, text, subject, source, model
- *   68  per vector: u32 place in the collection's list, u32 0 dense / 1 sparse, u32 n
+ *   68  per vector: u32 place in the collection's list, u32 form, u32 n
  *       then the bytes of payload, text, subject, source, model
- *       then per vector: n f32; of a sparse one n u32 indices, n f32 values
+ *       then per vector by its form: 0 dense: n f32; 1 sparse: n u32 indices, n f32
+ *       values; 2: n f16; 3: n bf16; 4: one f32 scale, n i8
  *  end  u64  SipHash-2-4 of all before (a check against damage, no secret)
  * The reader checks the hash, then that the lengths fill the record exactly. */
 #ifndef BW_STORE_REC_H
@@ -18,6 +19,14 @@
 #include "../base/base.h"
 #include <bailiwick/engine.h>
 #include <stdatomic.h>
+
+/* One row's dense vector, borrowed. Its elements are those of the spec's dtype, in any
+ * alignment; raw: f32 as a caller gave them, neither normalised nor encoded yet. */
+typedef struct bw_dense {
+    const void *data; /* NULL: the row has none */
+    float scale;      /* int8: value = scale × code */
+    bool raw;
+} bw_dense;
 
 typedef struct bw_rec_sparse {
     uint32_t vec, n;
@@ -55,11 +64,11 @@ void bw_rec_release(bw_rec *rec); /* NULL is accepted */
 const bw_rec_sparse *bw_rec_sparse_get(const bw_rec *rec,
                                        uint32_t vec); /* NULL: none */
 
-/* dense: nvec pointers, NULL where the row has none. skeleton: see above. */
+/* dense: nvec, none of them raw. skeleton: see above. */
 void bw_rec_encode(const bw_rec *rec, const bw_vector_spec *specs, uint32_t nvec,
-                   const float *const *dense, bool skeleton, bw_buf *out);
-/* dense: nvec entries, filled with pointers into bytes (any alignment) or NULL. */
+                   const bw_dense *dense, bool skeleton, bw_buf *out);
+/* dense: nvec entries, filled with pointers into bytes. */
 BW_MUST_USE bw_status bw_rec_decode(bw_ctx *ctx, bw_str bytes,
                                     const bw_vector_spec *specs, uint32_t nvec,
-                                    int64_t key, bw_rec **out, const void **dense);
+                                    int64_t key, bw_rec **out, bw_dense *dense);
 #endif

@@ -35,12 +35,27 @@ void bw_engine_close(bw_engine *engine); /* NULL is accepted; no request may be 
 
 /* ---- Collections. A collection is (tenant, name); each tenant has its own names. ---- */
 
+typedef enum bw_index_choice { /* how large segments of a dense vector are searched */
+    BW_INDEX_AUTO = 0,   /* our graph where the metric has it, as the planner decides */
+    BW_INDEX_FLAT = 1,   /* scans only: always exact */
+    BW_INDEX_GRAPH = 2,
+    BW_INDEX_FAISS_HNSW = 3,
+    BW_INDEX_FAISS_IVF = 4,
+    BW_INDEX_CUVS_CAGRA = 5
+} bw_index_choice;
+enum { BW_NINDEX_CHOICES = 6 };
+
 typedef struct bw_vector_spec {
     bw_str name;
     uint32_t dim; /* dense: 1 … 65,536; sparse: 0 */
     bw_metric metric;
     bool sparse;
     bool idf; /* sparse, modifier "idf" */
+    /* Dense alone; all 0 in a sparse one. */
+    bw_dtype dtype;        /* stored precision; every score is exact over what is stored */
+    bool on_disk;          /* rows of sealed segments are read from their file */
+    bw_index_choice index;
+    uint32_t m, ef_construct; /* what the graph's build is asked for; 0 = the kind's own */
 } bw_vector_spec;
 
 typedef struct bw_index_spec { /* a payload index */
@@ -205,6 +220,7 @@ typedef struct bw_read {
     int64_t now_ns;
     const bw_permit *lookup_permit; /* of lookup_collection; NULL = none is named */
     bool explain;
+    bool no_vectors; /* hits come without vectors: nobody decodes or reads them */
 } bw_read;
 
 /* Many queries over one view of the data (query/batch): results[i] for queries[i]. */

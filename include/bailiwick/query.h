@@ -72,6 +72,8 @@ struct bw_query {
 
     bool exact;         /* params.exact */
     uint32_t ef_search; /* params.hnsw_ef; 0 = default */
+    float recall;       /* params.recall, 0.90 … 1 (1 = exact); 0 = not given: exact below
+                           50,000 permitted rows, else 0.99 */
 
     bw_str lookup_collection; /* none = the queried one */
     bw_str lookup_vector;

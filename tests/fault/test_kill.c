@@ -111,7 +111,7 @@ static bool equals(cell *c, const model *m)
             bw_snapshot_row(v.parts[i], (uint32_t)k, &row);
             uint64_t id = row.id.lo;
             found++;
-            assert_non_null(bw_snapshot_dense(v.parts[i], 0, (uint32_t)k));
+            assert_non_null(cell_dense(c, v.parts[i], 0, (uint32_t)k));
             same = same && id < IDS && m->class_no[id] == v.classes[i].bytes[1] &&
                    bw_str_eq(row.payload, payload_of(c, m->gen[id], m->mark[id]));
         }

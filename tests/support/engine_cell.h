@@ -199,6 +199,16 @@ static inline size_t cell_count(cell *c, unsigned from, unsigned to)
     return n;
 }
 
+/* The values of a row, or NULL. */
+static inline const float *cell_dense(cell *c, const bw_snapshot *s, uint32_t vec,
+                                      uint32_t row)
+{
+    const float *out;
+    OK(bw_snapshot_dense(c->ctx, s, vec, row, &out));
+    assert_true((out != NULL) == bw_snapshot_has_dense(s, vec, row));
+    return out;
+}
+
 /* Everything that a reader of the classes can see, as text: one line a point. Two cells
  * with equal dumps hold the same points, versions and vector bits. */
 static inline bw_str cell_dump(cell *c, unsigned from, unsigned to, uint32_t dim)
@@ -223,7 +233,7 @@ static inline bw_str cell_dump(cell *c, unsigned from, unsigned to, uint32_t dim
             bw_buf_str(&b, row.facts.subject);
             bw_buf_str(&b, row.facts.source);
             bw_buf_str(&b, row.facts.model);
-            const float *d = bw_snapshot_dense(v.parts[i], 0, rows[k]);
+            const float *d = cell_dense(c, v.parts[i], 0, rows[k]);
             for (uint32_t j = 0; d && j < dim; j++) {
                 uint32_t bits;
                 memcpy(&bits, &d[j], sizeof bits);

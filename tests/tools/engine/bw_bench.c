@@ -167,7 +167,7 @@ static bw_status engine_make(bench *b, uint32_t seal)
     options.seal_rows = seal;
     options.adopt_rows = seal ? 1024 : 0;
     const bw_vector_spec vector = {
-        {"", 0}, (uint32_t)b->rows.dim, b->metric, false, false};
+        .name = {"", 0}, .dim = (uint32_t)b->rows.dim, .metric = b->metric};
     const bw_collection_info info = {
         .tenant = TENANT, .name = NAME, .vectors = &vector, .nvectors = 1};
     memset(b->class_id.bytes, 7, sizeof b->class_id.bytes);

@@ -163,7 +163,7 @@ int main(int argc, char **argv)
         ok(c.ctx, bw_class_put(c.ctx, c.engine, &c.classes[i], BW_STR("{}")));
     }
     c.permit = (bw_permit){c.classes, c.nclasses};
-    c.read = (bw_read){BW_STR("t"), BW_STR("c"), &c.permit, 1, NULL, false};
+    c.read = (bw_read){BW_STR("t"), BW_STR("c"), &c.permit, 1, NULL, false, false};
     bw_vector_spec spec = {
         .name = BW_STR(""), .dim = c.dim, .metric = BW_METRIC_COSINE};
     bw_collection_info info = {.tenant = BW_STR("t"),

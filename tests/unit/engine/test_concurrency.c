@@ -30,7 +30,7 @@ static void look(cell *c, const bw_permit *permit, const bw_str *terms, size_t n
             if (!first.ptr)
                 first = row.payload;
             assert_true(bw_str_eq(first, row.payload));
-            assert_non_null(bw_snapshot_dense(s, 0, (uint32_t)k));
+            assert_true(bw_snapshot_has_dense(s, 0, (uint32_t)k));
             uint32_t again;
             assert_true(bw_snapshot_find(s, &row.id, &again) && again == k);
             found++;

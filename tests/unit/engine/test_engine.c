@@ -48,7 +48,7 @@ static void test_engine_open__refuses_a_newer_format(void **state)
                      BW_ECORRUPT);
     f = fopen(path, "r+b");
     assert_int_equal(fseek(f, 60, SEEK_SET), 0);
-    assert_int_equal(fwrite("\0\0\0\x01", 1, 4, f), 4);
+    assert_int_equal(fwrite("\0\0\0\x02", 1, 4, f), 4);
     assert_int_equal(fclose(f), 0);
     cell_open(c);
 }

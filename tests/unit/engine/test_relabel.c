@@ -51,7 +51,7 @@ static found look(cell *c, uint64_t id)
         OK(bw_arena_str(c->ctx, row.payload, &f.payload));
         OK(bw_arena_str(c->ctx, row.text, &f.text));
         OK(bw_arena_str(c->ctx, row.facts.source, &f.source));
-        memcpy(f.v, bw_snapshot_dense(v.parts[i], 0, r), sizeof f.v);
+        memcpy(f.v, cell_dense(c, v.parts[i], 0, r), sizeof f.v);
         f.nsparse = bw_snapshot_sparse(v.parts[i], 1, r, &sparse) ? sparse.n : 0;
     }
     bw_view_close(&v);

@@ -36,7 +36,7 @@ static bool get(cell *c, unsigned class_no, uint64_t id, bw_row *row, float *vec
             OK(bw_arena_str(c->ctx, row->payload, &row->payload));
         if (row->text.ptr)
             OK(bw_arena_str(c->ctx, row->text, &row->text));
-        const float *d = bw_snapshot_dense(v.parts[0], 0, r);
+        const float *d = cell_dense(c, v.parts[0], 0, r);
         if (vec && d)
             memcpy(vec, d, DIM * sizeof(float));
         else if (vec)
@@ -328,7 +328,7 @@ static void test_write_vectors__update_and_delete(void **state)
         assert_true(bw_snapshot_sparse(v.parts[0], 1, row, &got));
         assert_int_equal(got.n, 2);
         assert_int_equal(got.indices[1], 8);
-        assert_non_null(bw_snapshot_dense(v.parts[0], 0, row)); /* merged by name */
+        assert_non_null(cell_dense(c, v.parts[0], 0, row)); /* merged by name */
         bw_bitmap with;
         OK(bw_snapshot_has_vector(c->ctx, v.parts[0], 1, &with));
         assert_int_equal(bw_bitmap_count(&with), 1);

@@ -78,7 +78,11 @@ static bw_str answers(cell *c, bool exact, bw_search_trace *trace)
              i = bw_bitmap_next(live, i + 1))
             if (q % 3 || bw_snapshot_id(v.parts[0], (uint32_t)i)->lo % 4)
                 bw_bitmap_set(&allowed, i);
-        bw_search_params sp = {.vec = 0, .k = 10, .exact = exact, .allowed = &allowed};
+        bw_search_params sp = {.vec = 0,
+                               .k = 10,
+                               .exact = exact,
+                               .permitted = bw_bitmap_count(&allowed),
+                               .allowed = &allowed};
         OK(bw_snapshot_search_dense(c->ctx, v.parts[0], query, &sp, &t, trace));
         bw_topk_sort(&t);
         for (size_t i = 0; i < t.n; i++) {

@@ -62,7 +62,7 @@ static inline fixture *fx_new(const bw_vector_spec *vectors, uint32_t nvectors)
     }
     f->all = (bw_permit){f->classes, FX_CLASSES};
     f->permit = f->all;
-    f->read = (bw_read){FX_TENANT, FX_NAME, &f->permit, 1000, NULL, false};
+    f->read = (bw_read){FX_TENANT, FX_NAME, &f->permit, 1000, NULL, false, false};
     bw_collection_info info = {.tenant = FX_TENANT,
                                .name = FX_NAME,
                                .vectors = vectors,

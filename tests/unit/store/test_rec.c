@@ -37,7 +37,9 @@ static bw_rec *make(bw_ctx *ctx, bool rich)
 static void encode(const bw_rec *rec, bool with_dense, bool skeleton, bw_buf *out)
 {
     static const float a[3] = {1, 2, 3}, b[5] = {5, 6, 7, 8, 9};
-    const float *dense[3] = {with_dense ? a : NULL, NULL, with_dense ? b : NULL};
+    const bw_dense dense[3] = {{with_dense ? a : NULL, 1, false},
+                               {NULL, 0, false},
+                               {with_dense ? b : NULL, 1, false}};
     out->len = 0;
     bw_rec_encode(rec, specs, 3, dense, skeleton, out);
     assert_false(out->failed);
@@ -49,7 +51,7 @@ static void test_rec__comes_back_as_it_was(void **state)
     bw_ctx *ctx = bw_ctx_new(0);
     bw_buf buf = {0};
     bw_rec *rec = make(ctx, true), *got;
-    const void *dense[3];
+    bw_dense dense[3];
     encode(rec, true, false, &buf);
     assert_int_equal(bw_rec_decode(ctx, bw_buf_view(&buf), specs, 3, 42, &got, dense),
                      BW_OK);
@@ -66,9 +68,9 @@ static void test_rec__comes_back_as_it_was(void **state)
     assert_non_null(sp);
     assert_int_equal(sp->indices[1], 4000000000u);
     assert_true(sp->values[0] == -1.5f);
-    assert_null(dense[1]);
+    assert_null(dense[1].data);
     float b[5];
-    memcpy(b, dense[2], sizeof b);
+    memcpy(b, dense[2].data, sizeof b);
     assert_true(b[4] == 9);
     bw_rec_release(got);
 
@@ -79,7 +81,7 @@ static void test_rec__comes_back_as_it_was(void **state)
     assert_null(got->payload.ptr);
     assert_null(got->facts.subject.ptr);
     assert_int_equal(got->nsparse, 0);
-    assert_non_null(dense[0]);
+    assert_non_null(dense[0].data);
     assert_null(memmem(buf.ptr, buf.len, "subject", 7));
     bw_rec_release(got);
     bw_rec_release(rec);
@@ -94,7 +96,7 @@ static void test_rec__any_changed_or_missing_byte_is_damage(void **state)
     bw_buf buf = {0};
     for (int rich = 0; rich < 2; rich++) {
         bw_rec *rec = make(ctx, rich), *got;
-        const void *dense[3];
+        bw_dense dense[3];
         encode(rec, rich, false, &buf);
         for (size_t i = 0; i < buf.len; i++) {
             buf.ptr[i] ^= 0x10;
@@ -129,7 +131,7 @@ static void test_rec__a_right_hash_over_wrong_lengths_is_damage(void **state)
         crypto_shorthash((unsigned char *)buf.ptr + body, (unsigned char *)buf.ptr,
                          body, (const unsigned char *)"bailiwick row 1");
         bw_rec *got = NULL;
-        const void *dense[3];
+        bw_dense dense[3];
         if (bw_rec_decode(ctx, bw_buf_view(&buf), specs, 3, 1, &got, dense) == BW_OK) {
             accepted++; /* an id, a version: fields of any value */
             bw_rec_release(got);
@@ -142,12 +144,52 @@ static void test_rec__a_right_hash_over_wrong_lengths_is_damage(void **state)
     bw_ctx_free(ctx);
 }
 
+/* A vector in each stored precision takes its own bytes, and no other precision's. */
+static void test_rec__keeps_vectors_in_their_precision(void **state)
+{
+    (void)state;
+    static const unsigned char row[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 250, 251, 252};
+    static const size_t bytes[BW_NDTYPES] = {12, 6, 6, 3};
+    bw_ctx *ctx = bw_ctx_new(0);
+    bw_buf buf = {0};
+    bw_rec *rec = make(ctx, false);
+    size_t f32 = 0;
+    for (int t = 0; t < BW_NDTYPES; t++) {
+        const bw_vector_spec spec = {
+            .name = {"v", 1}, .dim = 3, .dtype = (bw_dtype)t};
+        const bw_dense in = {row, 0.25f, false};
+        buf.len = 0;
+        bw_rec_encode(rec, &spec, 1, &in, false, &buf);
+        assert_false(buf.failed);
+        f32 = t == BW_DTYPE_F32 ? buf.len : f32;
+        assert_int_equal(f32 - 12 + bytes[t] + (t == BW_DTYPE_I8 ? 4 : 0), buf.len);
+        for (int other = 0; other < BW_NDTYPES; other++) {
+            const bw_vector_spec as = {
+                .name = {"v", 1}, .dim = 3, .dtype = (bw_dtype)other};
+            bw_rec *got;
+            bw_dense dense;
+            bw_status st =
+                bw_rec_decode(ctx, bw_buf_view(&buf), &as, 1, 1, &got, &dense);
+            assert_int_equal(st, other == t ? BW_OK : BW_ECORRUPT);
+            if (st != BW_OK)
+                continue;
+            assert_memory_equal(dense.data, row, bytes[t]);
+            assert_true(t != BW_DTYPE_I8 || dense.scale == 0.25f);
+            bw_rec_release(got);
+        }
+    }
+    bw_rec_release(rec);
+    bw_buf_clear(&buf);
+    bw_ctx_free(ctx);
+}
+
 int main(void)
 {
     if (sodium_init() < 0)
         return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rec__comes_back_as_it_was),
+        cmocka_unit_test(test_rec__keeps_vectors_in_their_precision),
         cmocka_unit_test(test_rec__any_changed_or_missing_byte_is_damage),
         cmocka_unit_test(test_rec__a_right_hash_over_wrong_lengths_is_damage),
     };

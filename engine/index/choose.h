@@ -1,0 +1,55 @@
+/* The planner's table: how one block of rows is searched, from counts alone.
+ *
+ * Costs are in cache lines of 64 bytes read in a stream, the unit in which the machine
+ * spends its time: same data, same question, same choice on every machine and on every
+ * day; no clock is looked at. Source of the figures: measured lines of time each (flat
+ * scan of f32 rows about 5 ns a line from memory, 4-bit codes 8 ns a line with their
+ * arithmetic, a hop of a graph 25 ns a line). Whoever measures better raises the
+ * version; the bench's notes say what was measured. Pure functions. */
+#ifndef BW_CHOOSE_H
+#define BW_CHOOSE_H
+#include <bailiwick/types.h>
+
+enum { BW_CHOOSE_VERSION = 1 };
+
+enum {
+    BW_EXACT_ROWS = 50000 /* below so many permitted rows a search is exact unless told */
+};
+#define BW_RECALL_DEFAULT 0.99f /* from there on, unless told */
+#define BW_RECALL_MIN 0.90f
+
+typedef enum bw_choice {
+    BW_CHOICE_SCAN = 0,  /* every permitted row in stored precision */
+    BW_CHOICE_CODES = 1, /* 4-bit codes, then what their bound leaves: exact as well */
+    BW_CHOICE_GRAPH = 2
+} bw_choice;
+
+/* What a search asks for. */
+typedef struct bw_choose_ask {
+    bool exact;
+    uint32_t ef;        /* hnsw_ef; 0 = not given */
+    float recall;       /* 0 = not given */
+    uint64_t permitted; /* rows that the whole search may look at, over all partitions */
+    uint32_t exact_rows; /* BW_EXACT_ROWS but in tests */
+} bw_choose_ask;
+
+/* May a graph answer it? *recall: what it then has to give (0: the caller named ef). */
+bool bw_choose_approximate(const bw_choose_ask *ask, float *recall);
+
+typedef struct bw_choose_block {
+    size_t rows, permitted; /* of the block: all, and those the search may look at (>= 1) */
+    size_t k;
+    uint32_t dim;
+    bw_dtype dtype;
+    bool codes;    /* the block has 4-bit codes */
+    bool on_file;  /* its rows are not in memory */
+    uint32_t hops; /* that a graph needs when all rows are permitted; 0: no graph */
+    uint32_t hop_lines; /* cache lines of one hop */
+} bw_choose_block;
+
+/* *lines: the cost of what was chosen; may be NULL. */
+bw_choice bw_choose(const bw_choose_block *b, uint64_t *lines);
+
+/* The effort (ef, beam size) to plan with where a kind has not measured its own. */
+uint32_t bw_choose_effort(float recall, size_t rows, size_t k);
+#endif
