@@ -11,15 +11,25 @@
 static const char usage[] =
     "Usage: bailiwick query TEXT --collection C [--purpose P] [--mode "
     "dense|bm25|hybrid]\n"
-    "                 [--limit N] [--filter JSON] [--explain] [--json]\n"
+    "                 [--limit N] [--filter JSON] [--recall R] [--explain] [--json]\n"
     "                 [--url URL] [--key-file FILE] [--ca FILE]\n";
 
 typedef struct ask {
     bw_client_options connect;
-    const char *text, *collection, *mode, *filter;
+    const char *text, *collection, *mode, *filter, *recall;
     unsigned long limit;
     bool explain, json;
 } ask;
+
+/* Goes into the request as it stands, so it must be a JSON number; the cell checks the
+ * range. */
+static bool recall_text(const char *s)
+{
+    size_t digits = strspn(s, "0123456789");
+    if (digits != 1 || s[1] == '\0')
+        return digits == 1;
+    return s[1] == '.' && s[2] != '\0' && s[2 + strspn(s + 2, "0123456789")] == '\0';
+}
 
 static int take_options(ask *a, int argc, char **argv)
 {
@@ -35,9 +45,11 @@ static int take_options(ask *a, int argc, char **argv)
             at = &a->mode;
         else if (strcmp(argv[i], "--filter") == 0)
             at = &a->filter;
+        else if (strcmp(argv[i], "--recall") == 0)
+            at = &a->recall;
         if (n == 0 && at && value) {
             *at = value;
-            n = 2;
+            n = at == &a->recall && !recall_text(value) ? 0 : 2;
         } else if (n == 0 && strcmp(argv[i], "--limit") == 0 && value) {
             a->limit = strtoul(value, &end, 10);
             n = *value && !*end && a->limit ? 2 : 0;
@@ -85,6 +97,10 @@ static void request_body(const ask *a, bw_buf *b)
     if (a->filter) {
         bw_json_put_key(b, "filter");
         bw_buf_puts(b, a->filter);
+    }
+    if (a->recall) {
+        bw_json_put_key(b, "recall");
+        bw_buf_puts(b, a->recall);
     }
     if (a->explain)
         bw_buf_puts(b, ",\"explain\":true");

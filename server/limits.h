@@ -33,6 +33,8 @@ enum {
     BW_LIMIT_LIMIT = 100000,         /* points, groups or facet values in one answer */
     BW_LIMIT_OFFSET = 1000000,       /* skipped points are computed all the same */
     BW_LIMIT_EF = 65536,             /* params.hnsw_ef */
+    BW_LIMIT_HNSW_M = 512,           /* hnsw_config.m */
+    BW_LIMIT_HNSW_EF_CONSTRUCT = 65536,
     BW_LIMIT_MMR_CANDIDATES = 16384, /* picking is quadratic in them */
     BW_LIMIT_EXAMPLES = 1024,        /* positive and negative of recommend, each */
     BW_LIMIT_PREFETCH = 64,          /* prefetches of one query, nested ones included */

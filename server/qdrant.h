@@ -32,6 +32,7 @@ typedef struct bw_qdrant_parse {
     uint32_t prefetches;              /* of the query at hand */
     bw_str lookups[BW_LIMIT_LOOKUPS]; /* collections named by lookup_from, each once */
     uint32_t nlookups;
+    const bw_json *hnsw;   /* the collection's hnsw_config while vectors are read */
     const bw_json *models; /* metadata._model of info's settings */
     bool models_read;
 } bw_qdrant_parse;
@@ -185,6 +186,12 @@ typedef struct bw_qdrant_schema {
     bw_str settings; /* what is kept, as one JSON object */
     bw_str labels;   /* metadata._labels, or none */
 } bw_qdrant_schema;
+/* qdrant_storage.c: datatype, place and index of a dense vector. hnsw: the collection's
+ * hnsw_config, for what the vector's own does not say; may be NULL. */
+BW_MUST_USE bw_status bw_qdrant__storage(bw_qdrant_parse *p, const bw_json *node,
+                                         const bw_json *hnsw, bw_vector_spec *out);
+BW_MUST_USE bw_status bw_qdrant__quantization(bw_qdrant_parse *p, const bw_json *v);
+void bw_qdrant__put_storage(bw_buf *b, const bw_vector_spec *spec); /* members, if any */
 BW_MUST_USE bw_status bw_qdrant__create(bw_qdrant_parse *p, const bw_json *body,
                                         bw_qdrant_schema *out);
 /* The settings with a PATCH body merged in; out->vectors stay as they are. */

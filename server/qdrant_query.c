@@ -265,10 +265,23 @@ static bw_status query_kind(bw_qdrant_parse *p, const bw_json *object, bw_query 
 
 /* ---- what stands beside it ---- */
 
+/* Ours: the recall that the caller wants, 0.90 … 1; 0: not given. */
+static bw_status recall_in(bw_qdrant_parse *p, const bw_json *object, double *out)
+{
+    const bw_json *v = bw_json_get_value(object, "recall");
+    if (!v)
+        return BW_OK;
+    if (v->kind != BW_JSON_NUMBER || !(v->real >= 0.9 && v->real <= 1))
+        return bw_qdrant__format(p, v, "recall: expected a number from 0.9 to 1");
+    *out = v->real;
+    return BW_OK;
+}
+
 static bw_status params(bw_qdrant_parse *p, const bw_json *object, bw_query *out)
 {
     const bw_json *v = bw_json_get_value(object, "params");
     bool indexed_only = false;
+    double recall = 0;
     if (!v)
         return BW_OK;
     if (v->kind != BW_JSON_OBJECT)
@@ -278,6 +291,13 @@ static bw_status params(bw_qdrant_parse *p, const bw_json *object, bw_query *out
         s = bw_qdrant__u32(p, v, "hnsw_ef", 1, BW_LIMIT_EF, &out->ef_search);
     if (s == BW_OK)
         s = bw_qdrant__bool(p, v, "exact", &out->exact);
+    if (s == BW_OK)
+        s = recall_in(p, v, &recall);
+    if (s == BW_OK && recall > 0 && recall < 1 && out->ef_search > 0)
+        s = bw_qdrant__wrong(p, "recall and hnsw_ef are two ways to say one thing: give "
+                                "one of them");
+    out->recall = (float)recall;
+    out->exact = out->exact || recall >= 1;
     return s == BW_OK ? bw_qdrant__bool(p, v, "indexed_only", &indexed_only) : s;
 }
 

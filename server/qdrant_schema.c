@@ -1,8 +1,8 @@
 /* A collection's description: PUT and PATCH bodies into vector specs and kept settings,
  * and the settings back into `config` (contract, sections 2 and 5.6).
  *
- * What the cell does not act on (hnsw, optimizer, WAL, quantization, replication) is
- * checked for its type, kept, and shown again: clients compare it. What is kept is
+ * What the cell does not act on (optimizer, WAL, quantization, replication) is checked
+ * for its type, kept, and shown again like the rest: clients compare it. What is kept is
  * rebuilt word by word from the tables below, because the Python client refuses unknown
  * words inside `vectors` and `sparse_vectors`, and nulls count as left out.
  *
@@ -68,6 +68,7 @@ static const word vector_words[] = {
     {"quantization_config", 'o', NULL, 0, NULL},
     {"on_disk", 'b', NULL, 0, NULL},
     {"datatype", 's', NULL, 0, NULL},
+    {"_index", 's', NULL, 0, NULL},
     {NULL, 0, NULL, 0, NULL},
 };
 static const word sparse_index_words[] = {
@@ -219,13 +220,9 @@ static bw_status dense_spec(bw_qdrant_parse *p, const bw_json *node, bw_str name
                                  distance ? "size" : "distance");
     if (multi)
         return bw_qdrant__later(p, multi, "a multi vector");
-    const bw_json *type = bw_json_get_value(node, "datatype");
-    if (type && (type->kind != BW_JSON_STRING ||
-                 (!bw_str_is(type->str, "float32") &&
-                  !bw_str_is(type->str, "float16") && !bw_str_is(type->str, "uint8"))))
-        return bw_qdrant__format(p, type,
-                                 "unknown variant, expected float32, float16 or uint8");
-    bw_status s = bw_qdrant__u32(p, node, "size", 1, BW_LIMIT_DIM, &out->dim);
+    bw_status s = bw_qdrant__storage(p, node, p->hnsw, out);
+    if (s == BW_OK)
+        s = bw_qdrant__u32(p, node, "size", 1, BW_LIMIT_DIM, &out->dim);
     if (s != BW_OK)
         return s;
     for (size_t i = 0; i < sizeof distances / sizeof *distances; i++)
@@ -381,8 +378,8 @@ static bw_status put_parts(bw_qdrant_parse *p, bw_buf *b, const bw_json *base,
     const bw_json *low = bw_json_get(base, "quantization_config");
     if (q && q->kind == BW_JSON_STRING && bw_str_is(q->str, "Disabled"))
         q = low = NULL;
-    else if (q && q->kind != BW_JSON_OBJECT)
-        return bw_qdrant__format(p, q, "expected an object");
+    else if ((s = bw_qdrant__quantization(p, q)) != BW_OK)
+        return s;
     if (q || low) {
         bw_json_put_key(b, "quantization_config");
         bw_buf_str(b, q ? q->raw : low->raw);
@@ -433,6 +430,7 @@ bw_status bw_qdrant__create(bw_qdrant_parse *p, const bw_json *body,
     if (s != BW_OK)
         return s;
     bw_buf_puts(&b, "{\"vectors\":");
+    p->hnsw = bw_json_get_value(body, "hnsw_config");
     if (dense)
         s = family(p, dense, false, &b, specs, &out->nvectors);
     else
@@ -581,8 +579,12 @@ static void put_specs(bw_buf *b, const bw_collection_info *info, bool sparse)
         if (sparse)
             bw_buf_puts(b, v->idf ? ":{\"modifier\":\"idf\"}" : ":{}");
         else
-            bw_buf_printf(b, ":{\"size\":%u,\"distance\":\"%s\"}", v->dim,
+            bw_buf_printf(b, ":{\"size\":%u,\"distance\":\"%s\"", v->dim,
                           distances[v->metric].name);
+        if (!sparse) {
+            bw_qdrant__put_storage(b, v);
+            bw_buf_putc(b, '}');
+        }
     }
     bw_buf_putc(b, '}');
 }

@@ -44,7 +44,12 @@ static bw_status start(search *x, bw_request *r, bw_response *response,
         s = alloc_queries(x, n);
     for (uint32_t i = 0; s == BW_OK && i < n; i++, e = e ? e->next : NULL)
         s = read(&x->c.p, batch ? e : x->c.body, &x->queries[i], &x->shows[i]);
-    return s == BW_OK ? bw_qdrant__read(&x->c, &x->permit, &x->read) : s;
+    if (s == BW_OK)
+        s = bw_qdrant__read(&x->c, &x->permit, &x->read);
+    x->read.no_vectors = true;
+    for (uint32_t i = 0; i < n && s == BW_OK; i++)
+        x->read.no_vectors = x->read.no_vectors && !x->shows[i].vector;
+    return s;
 }
 
 static bw_status run(search *x)

@@ -25,7 +25,8 @@ typedef struct ask {
     bw_str text, collection;
     query_mode mode;
     uint32_t limit;
-    bool explain;
+    bool explain, exact;
+    float recall;
     bw_collection_info info;
     bw_permit permit;
     const bw_filter *filter;
@@ -53,10 +54,23 @@ static bw_status read_mode(ask *x, const bw_json *body)
     return BW_OK;
 }
 
+static bw_status read_recall(ask *x, const bw_json *body)
+{
+    const bw_json *v = bw_json_get_value(body, "recall");
+    if (!v)
+        return BW_OK;
+    if (v->kind != BW_JSON_NUMBER || !(v->real >= 0.9 && v->real <= 1))
+        return bw_fail_at(x->ctx, BW_EINVALID, "/recall",
+                          "recall: wants a number from 0.9 to 1");
+    x->recall = (float)v->real;
+    return BW_OK;
+}
+
 static bw_status read_body(ask *x, const bw_json **filter)
 {
     static const char *const allowed[] = {"query",  "collection", "limit", "mode",
-                                          "filter", "explain",    NULL};
+                                          "filter", "explain",    "recall", "exact",
+                                          NULL};
     const bw_json *body;
     bw_status s = bw_v1_body(x->r, allowed, &body);
     if (!s)
@@ -70,6 +84,10 @@ static bw_status read_body(ask *x, const bw_json **filter)
         s = read_mode(x, body);
     if (!s)
         s = bw_v1_flag(x->ctx, body, "explain", &x->explain);
+    if (!s)
+        s = bw_v1_flag(x->ctx, body, "exact", &x->exact);
+    if (!s)
+        s = read_recall(x, body);
     *filter = s ? NULL : bw_json_get_value(body, "filter");
     return s;
 }
@@ -94,6 +112,8 @@ static bw_status run(ask *x, bw_result **out)
         .using_name = BW_STR(""),
         .filter = x->filter,
         .limit = candidates,
+        .recall = x->recall,
+        .exact = x->exact || x->recall >= 1,
         .target = {.vector = {.name = BW_STR(""), .values = x->vector, .n = x->dim}}};
     bw_query words = {.kind = BW_QUERY_TEXT,
                       .using_name = BW_STR(""),
@@ -114,7 +134,8 @@ static bw_status run(ask *x, bw_result **out)
                     .name = x->info.name,
                     .permit = &x->permit,
                     .now_ns = x->r->now_ns,
-                    .explain = x->explain};
+                    .explain = x->explain,
+                    .no_vectors = true};
     return bw_query_run(x->ctx, bw_server_engine(x->r->server), &read, &root, 1, out);
 }
 
