@@ -13,7 +13,6 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define INLINE static inline __attribute__((always_inline))
 enum { VW = 8 };
 typedef __m256 vf;
 typedef struct v16 {

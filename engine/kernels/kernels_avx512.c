@@ -14,7 +14,6 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define INLINE static inline __attribute__((always_inline))
 enum { VW = 16 };
 typedef __m512 vf;
 typedef __m512 v16;

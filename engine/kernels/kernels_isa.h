@@ -9,6 +9,14 @@
 
 enum { BW_KERNEL_SUMS = 16 };
 
+/* What a function of the wide inner loops is declared with. Not forced under sanitizers:
+ * their checks, inlined into every instance, took minutes to compile. */
+#ifdef BW_DEBUG
+#define INLINE static inline
+#else
+#define INLINE static inline __attribute__((always_inline))
+#endif
+
 extern const bw_kernels bw_kernels__scalar;
 #if defined(__x86_64__)
 extern const bw_kernels bw_kernels__avx2;   /* needs AVX2, FMA, F16C */
