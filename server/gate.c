@@ -30,6 +30,26 @@ bool bw_gate_is_open(const bw_server *s, bw_str method, bw_str path)
     return false;
 }
 
+bool bw_gate_may_write(const bw_server *s, bw_str method, bw_str path)
+{
+    bw_uri_path p = {.n = 0};
+    bw_str args[4], rest = path;
+    size_t nargs, prefix = s->config.prefix.len;
+    if (bw_str_is(method, "GET"))
+        return false;
+    if (rest.len < prefix || memchr(rest.ptr, '%', rest.len))
+        return true;
+    rest = (bw_str){rest.ptr + prefix, rest.len - prefix};
+    while (rest.len > 1 && p.n < BW_URI_SEGMENTS_MAX) { /* "/a/b/": a and b, as they are */
+        const char *slash = memchr(rest.ptr + 1, '/', rest.len - 1);
+        size_t n = slash ? (size_t)(slash - rest.ptr) : rest.len;
+        p.segments[p.n++] = (bw_str){rest.ptr + 1, n - 1};
+        rest = (bw_str){rest.ptr + n, rest.len - n};
+    }
+    const bw_route *r = bw_route_find(s->tables, method, &p, args, &nargs);
+    return !r || r->write;
+}
+
 static void plain(bw_response *out, int status, const char *text)
 {
     bw_buf_clear(&out->body);

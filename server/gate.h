@@ -25,6 +25,9 @@ typedef struct bw_gate_input {
 
 /* Whether a request may go without a key: exactly GET and one of the open paths. */
 bool bw_gate_is_open(const bw_server *s, bw_str method, bw_str path);
+/* Whether a request may write, by its route; a path that is not plain counts as one that
+ * may. For scheduling only: nothing is allowed or refused by it. */
+bool bw_gate_may_write(const bw_server *s, bw_str method, bw_str path);
 /* The caller's key record from `api-key` or `Authorization` (none = not sent). On
  * failure `out` of the response is filled with the 401 and false returned. */
 bool bw_gate_authenticate(bw_server *s, bw_ctx *ctx, bw_str api_key,

@@ -6,15 +6,18 @@
  * the exchange freed
  *
  * So a slow client never holds a worker and a slow request never holds a socket thread.
+ * What a request held is freed by its worker: giving back the pages of a large one takes
+ * milliseconds, in which a socket thread would serve nobody. httpd_pool.c has the workers.
  * Nothing is decided here: framing is guard.c's, keys and routes are the gate's. MHD's
  * POST processor, digest and basic auth are never used (most of its CVEs).
  * The client's discipline level is 2: stricter than RFC 9112's "may".
- * Locks: queue_lock (queue, counts); taken alone. */
+ * No locks of its own. */
 #include "httpd.h"
 #include "files.h"
 #include "gate.h"
 #include "guard.h"
 #include "httpd_conn.h"
+#include "httpd_pool.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <microhttpd.h>
@@ -34,7 +37,7 @@ enum {
                                   sees the answer */
     OVERLONG_FACTOR =
         4, /* a body over the limit up to this many times is read and dropped as well */
-    QUEUE_PER_WORKER = 64,
+    LARGE_BODY = 1 << 18, /* bytes: some milliseconds of reading */
     PEM_BYTES_MAX = 1 << 20
 };
 
@@ -47,7 +50,7 @@ typedef enum stage {
 } stage;
 
 typedef struct exchange {  /* one request and its answer */
-    struct exchange *next; /* in the queue */
+    bw_job job; /* first: the pool's pointer is ours */
     struct bw_httpd *httpd;
     struct MHD_Connection *connection;
     bw_conn *conn;
@@ -76,13 +79,7 @@ struct bw_httpd {
     char host[INET6_ADDRSTRLEN];
     uint16_t port;
     bool tls;
-    pthread_mutex_t queue_lock;
-    pthread_cond_t queue_more, queue_idle;
-    exchange *queue_first, *queue_last;
-    size_t queued, running, queue_max;
-    bool closing;
-    pthread_t *workers;
-    size_t nworkers;
+    bw_pool *pool;
     _Atomic uint64_t bodies; /* bytes of request bodies in memory */
     _Atomic uint64_t ids;    /* requests so far */
     unsigned char id_key[crypto_shorthash_KEYBYTES];
@@ -219,54 +216,37 @@ static void run(exchange *e)
     bw_gate_serve(e->httpd->server, &in, &e->out);
 }
 
-static void *work(void *arg)
+static void drop_body(exchange *e);
+
+static void work(bw_job *job)
 {
-    bw_httpd *h = arg;
-    bw_require(pthread_mutex_lock(&h->queue_lock) == 0);
-    for (;;) {
-        while (!h->queue_first && !h->closing)
-            bw_require(pthread_cond_wait(&h->queue_more, &h->queue_lock) == 0);
-        exchange *e = h->queue_first;
-        if (!e)
-            break;
-        h->queue_first = e->next;
-        if (!h->queue_first)
-            h->queue_last = NULL;
-        h->queued--;
-        h->running++;
-        bw_require(pthread_mutex_unlock(&h->queue_lock) == 0);
-        run(e);
-        e->at = STAGE_ANSWER;
-        MHD_resume_connection(e->connection); /* e is the I/O thread's again */
-        bw_require(pthread_mutex_lock(&h->queue_lock) == 0);
-        h->running--;
-        if (h->queued + h->running == 0)
-            bw_require(pthread_cond_broadcast(&h->queue_idle) == 0);
+    exchange *e = (exchange *)(void *)job;
+    run(e);
+    drop_body(e);
+    if (e->out.nheaders == 0) { /* headers may lie in the arena */
+        bw_ctx_free(e->ctx);
+        e->ctx = NULL;
     }
-    bw_require(pthread_mutex_unlock(&h->queue_lock) == 0);
-    return NULL;
+    e->at = STAGE_ANSWER;
+    MHD_resume_connection(e->connection); /* e is the I/O thread's again */
+}
+
+/* Under the pool's lock: before a worker can resume it. */
+static void hand_over(bw_job *job)
+{
+    exchange *e = (exchange *)(void *)job;
+    e->at = STAGE_QUEUED;
+    bw_conn_phase(e->conn, BW_PHASE_RUN, 0);
+    MHD_suspend_connection(e->connection);
 }
 
 static enum MHD_Result submit(exchange *e)
 {
     bw_httpd *h = e->httpd;
-    bw_require(pthread_mutex_lock(&h->queue_lock) == 0);
-    bool full = h->queued >= h->queue_max || h->closing;
-    if (!full) {
-        e->at = STAGE_QUEUED;
-        bw_conn_phase(e->conn, BW_PHASE_RUN, 0);
-        MHD_suspend_connection(e->connection); /* before a worker can resume it */
-        e->next = NULL;
-        if (h->queue_last)
-            h->queue_last->next = e;
-        else
-            h->queue_first = e;
-        h->queue_last = e;
-        h->queued++;
-        bw_require(pthread_cond_signal(&h->queue_more) == 0);
-    }
-    bw_require(pthread_mutex_unlock(&h->queue_lock) == 0);
-    return full ? busy(e) : MHD_YES;
+    bw_str path = {e->target, strcspn(e->target, "?")};
+    e->job.heavy = e->body.len > LARGE_BODY ||
+                   bw_gate_may_write(h->server, bw_str_c(e->method), path);
+    return bw_pool_push(h->pool, &e->job, hand_over) ? MHD_YES : busy(e);
 }
 
 /* ---- one request's steps in the I/O thread ---- */
@@ -626,33 +606,6 @@ static bw_status daemon_start(bw_ctx *ctx, bw_httpd *h)
     return BW_OK;
 }
 
-static bw_status workers_start(bw_ctx *ctx, bw_httpd *h)
-{
-    size_t n = (size_t)h->server->config.workers;
-    if (n == 0) {
-        long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-        n = cpus > 2 ? (size_t)cpus * 2 : 4;
-    }
-    h->queue_max = n * QUEUE_PER_WORKER;
-    h->workers = bw_calloc(n, sizeof *h->workers);
-    if (!h->workers)
-        return bw_fail_nomem(ctx);
-    for (; h->nworkers < n; h->nworkers++)
-        if (pthread_create(&h->workers[h->nworkers], NULL, work, h) != 0)
-            return bw_fail(ctx, BW_EUNAVAILABLE, "cannot start a worker thread");
-    return BW_OK;
-}
-
-static void workers_stop(bw_httpd *h)
-{
-    bw_require(pthread_mutex_lock(&h->queue_lock) == 0);
-    h->closing = true;
-    bw_require(pthread_cond_broadcast(&h->queue_more) == 0);
-    bw_require(pthread_mutex_unlock(&h->queue_lock) == 0);
-    for (size_t i = 0; i < h->nworkers; i++)
-        (void)pthread_join(h->workers[i], NULL);
-}
-
 static void httpd_free(bw_httpd *h)
 {
     if (h->daemon)
@@ -660,10 +613,7 @@ static void httpd_free(bw_httpd *h)
     bw_conn_table_free(h->conns);
     if (h->listen_fd >= 0)
         (void)close(h->listen_fd);
-    bw_free(h->workers);
-    (void)pthread_mutex_destroy(&h->queue_lock);
-    (void)pthread_cond_destroy(&h->queue_more);
-    (void)pthread_cond_destroy(&h->queue_idle);
+    bw_pool_free(h->pool);
     bw_free(h);
 }
 
@@ -679,9 +629,6 @@ bw_status bw_httpd_start(bw_ctx *ctx, bw_server *server, bw_httpd **out)
     h->listen_fd = -1;
     h->tls = server->config.tls_cert.len > 0;
     randombytes_buf(h->id_key, sizeof h->id_key);
-    bw_require(pthread_mutex_init(&h->queue_lock, NULL) == 0 &&
-               pthread_cond_init(&h->queue_more, NULL) == 0 &&
-               pthread_cond_init(&h->queue_idle, NULL) == 0);
     bw_status s = bw_config_check_serve(ctx, &server->config);
     if (s == BW_OK)
         s = bw_listen_parse(ctx, server->config.listen, &host, &port, &loopback);
@@ -690,11 +637,12 @@ bw_status bw_httpd_start(bw_ctx *ctx, bw_server *server, bw_httpd **out)
     if (s == BW_OK)
         s = bw_conn_table_new(ctx, server, !loopback && !h->tls, &h->conns);
     if (s == BW_OK)
-        s = workers_start(ctx, h);
+        s = bw_pool_new(ctx, (size_t)server->config.workers, work, &h->pool);
     if (s == BW_OK)
         s = daemon_start(ctx, h);
     if (s != BW_OK) {
-        workers_stop(h);
+        if (h->pool)
+            bw_pool_close(h->pool);
         httpd_free(h);
         return s;
     }
@@ -730,13 +678,11 @@ void bw_httpd_stop(bw_httpd *h)
     /* Requests whose bytes are all here get their answer; later ones get a 503. */
     while (atomic_load_explicit(&h->exchanges, memory_order_relaxed) > 0 &&
            bw_clock_mono_ns() < until) {
-        bw_require(pthread_mutex_lock(&h->queue_lock) == 0);
-        bool idle = h->queued + h->running == 0;
-        bw_require(pthread_mutex_unlock(&h->queue_lock) == 0);
+        bool idle = bw_pool_idle(h->pool);
         sleep_ms(idle ? 20 : 5);
         if (idle && until > bw_clock_mono_ns() + 2000000000u)
             until = bw_clock_mono_ns() + 2000000000u; /* only slow clients are left */
     }
-    workers_stop(h); /* empties the queue: every suspended connection is resumed */
+    bw_pool_close(h->pool); /* empties the queue: every suspended connection is resumed */
     httpd_free(h);
 }
