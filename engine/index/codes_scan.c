@@ -168,8 +168,8 @@ static bw_status settle(pass *p, asker *a, bool all)
     waiters_drop(a);
     while (a->n > 0) {
         size_t m = out->n < out->k ? out->k - out->n : out->k / 4;
-        if (out->n == out->k && m < a->n / 8)
-            m = a->n / 8; /* more at once, so that rounds are few */
+        if (all && out->n == out->k && m < a->n / 8)
+            m = a->n / 8; /* the last rounds: more at once, so that they are few */
         m = m > ROUND_MIN ? m : ROUND_MIN;
         m = m < p->round_max ? m : p->round_max;
         m = m < a->n ? m : a->n;
