@@ -53,6 +53,28 @@ out:
     return st;
 }
 
+/* The first partition from `from` on whose class is not below id: by doubling steps, then
+ * halving, so that a permit of all classes costs a step each, and one of few classes
+ * does not walk past all the others. */
+static uint32_t next_part(const bw_collection *c, uint32_t from, const bw_class_id *id)
+{
+    uint32_t lo = from, step = 1;
+    while (step < c->nparts - lo &&
+           bw_class_id_cmp(&c->parts[lo + step - 1]->id.class_id, id) < 0) {
+        lo += step;
+        step *= 2;
+    }
+    uint32_t hi = step < c->nparts - lo ? lo + step : c->nparts;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (bw_class_id_cmp(&c->parts[mid]->id.class_id, id) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
 /* The permitted classes that have a partition, by rising class id; in ctx's arena. Each
  * gets a reference, so that a drop cannot take them away. */
 static bw_status permitted_parts(bw_ctx *ctx, bw_collection *c, const bw_permit *permit,
@@ -62,12 +84,17 @@ static bw_status permitted_parts(bw_ctx *ctx, bw_collection *c, const bw_permit 
     pthread_rwlock_rdlock(&c->engine->names);
     /* By the permit alone: the number of other partitions must not cost budget. */
     bw_partition **parts = bw_arena_calloc(ctx, permit->n, sizeof(bw_partition *));
+    uint32_t at = 0; /* both lists rise, so each look-up goes on where the last one ended */
     for (size_t i = 0; parts && i < permit->n; i++) {
-        bw_partition *p = bw_collection__part(c, &permit->classes[i]);
-        if (!p || (k > 0 && parts[k - 1] == p))
+        at = next_part(c, at, &permit->classes[i]);
+        if (at == c->nparts)
+            break;
+        bw_partition *p = c->parts[at];
+        if (bw_class_id_cmp(&p->id.class_id, &permit->classes[i]) != 0)
             continue;
         bw_partition_acquire(p);
         parts[k++] = p;
+        at++;
     }
     pthread_rwlock_unlock(&c->engine->names);
     if (!parts)

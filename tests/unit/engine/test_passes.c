@@ -1,0 +1,257 @@
+/* Passes over the data: a batch gives the bits of single queries, scans of codes those of
+ * plain scans, graphs are left alone below the count of permitted rows, and what a read
+ * costs follows what it may see: files opened, rows touched, in counts. */
+#include "engine_cell.h"
+
+#include "engine/index/choose.h"
+#include "engine/partition/part.h"
+
+enum { DIM = 40, CLASSES = 5, EACH = 600, QUERIES = 80 };
+
+static bw_query nearest(cell *c, uint64_t seed, uint32_t limit)
+{
+    const bw_vector *v = cell_point(c, 9, seed, DIM, NULL).vectors;
+    return (bw_query){.kind = BW_QUERY_NEAREST,
+                      .using_name = BW_STR(""),
+                      .target = {.vector = *v},
+                      .limit = limit};
+}
+
+static void put_hits(bw_buf *b, const bw_result *r, size_t query)
+{
+    size_t n;
+    const bw_hit *hits = bw_result_hits(r, query, &n);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &hits[i].score, sizeof bits);
+        bw_buf_printf(b, "%llu/%u:%08x ", (unsigned long long)hits[i].id.lo,
+                      hits[i].class_id.bytes[1], bits);
+    }
+    bw_buf_putc(b, '\n');
+}
+
+static bw_str run(cell *c, const bw_query *q, size_t n, unsigned to, bool together)
+{
+    bw_buf b = {0};
+    bw_permit permit = cell_permit(c, 1, to);
+    bw_read read = {.tenant = TENANT, .name = NAME, .permit = &permit, .now_ns = 1};
+    for (size_t i = 0; i < (together ? 1 : n); i++) {
+        bw_result *r;
+        OK(bw_query_run(c->ctx, c->engine, &read, q + i, together ? n : 1, &r));
+        for (size_t k = 0; k < (together ? n : 1); k++)
+            put_hits(&b, r, k);
+        bw_result_free(r);
+    }
+    bw_str out;
+    OK(bw_arena_str(c->ctx, bw_buf_view(&b), &out));
+    bw_buf_clear(&b);
+    return out;
+}
+
+static void make(cell *c, bw_metric metric, bw_dtype t, unsigned classes, uint64_t each)
+{
+    bw_vector_spec spec = {
+        .name = BW_STR(""), .dim = DIM, .metric = metric, .dtype = t};
+    bw_collection_info info = {
+        .tenant = TENANT, .name = NAME, .vectors = &spec, .nvectors = 1};
+    OK(bw_collection_create(c->ctx, c->engine, &info));
+    for (unsigned i = 1; i <= classes; i++) {
+        bw_class_id id = cell_class(i);
+        OK(bw_class_put(c->ctx, c->engine, &id, BW_STR("labels")));
+        bw_access a = cell_access(c, i, i); /* one does not see the others' ids */
+        bw_point *p = bw_arena_calloc(c->ctx, each, sizeof *p);
+        for (uint64_t k = 0; k < each; k++)
+            p[k] = cell_point(c, i, k % 7 ? i * 10000 + k : k, DIM, NULL);
+        bw_op op = {.kind = BW_OP_UPSERT, .points = p, .npoints = (uint32_t)each};
+        bw_write_result r;
+        OK(cell_write(c, &a, &op, 1, &r));
+    }
+}
+
+static void check_batch(bw_metric metric, bw_dtype t)
+{
+    cell own, *c = &own;
+    bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
+    o.null_sync = true;
+    cell_init(c, &o);
+    make(c, metric, t, CLASSES, EACH);
+    bw_point_id ids[40];
+    for (size_t i = 0; i < 40; i++)
+        ids[i] = cell_id(i % 2 ? 20000 + i : 7 * i);
+    bw_condition some = {.kind = BW_COND_HAS_ID, .ids = ids, .nids = 40};
+    bw_filter filter = {.must = &some, .nmust = 1};
+    bw_query q[QUERIES];
+    for (size_t i = 0; i < QUERIES; i++) {
+        q[i] = nearest(c, 100 + i / 2, (uint32_t)(1 + i * 3 % 70));
+        if (i % 9 == 4)
+            q[i].filter = &filter;
+        if (i % 10 == 5)
+            q[i].target = (bw_target){.by_id = true, .id = cell_id(20001)};
+        if (i % 11 == 6)
+            q[i].kind = BW_QUERY_NONE;
+        q[i].offset = i % 13 == 7;
+        q[i].show_all_copies = i / 20 % 2;
+    }
+    bw_str single = run(c, q, QUERIES, CLASSES, false);
+    assert_true(bw_str_eq(single, run(c, q, QUERIES, CLASSES, true)));
+    cell_reopen(c); /* blocks of other sizes, the same bits */
+    assert_true(bw_str_eq(single, run(c, q, QUERIES, CLASSES, true)));
+    cell_clear(c);
+}
+
+static void test_batch__gives_the_bits_of_single_queries(void **state)
+{
+    (void)state;
+    check_batch(BW_METRIC_COSINE, BW_DTYPE_F32);
+    check_batch(BW_METRIC_DOT, BW_DTYPE_I8);
+    check_batch(BW_METRIC_EUCLID, BW_DTYPE_F16);
+    check_batch(BW_METRIC_MANHATTAN, BW_DTYPE_BF16);
+}
+
+static void test_batch__ends_at_the_deadline_without_an_answer(void **state)
+{
+    (void)state;
+    cell own, *c = &own;
+    bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
+    o.null_sync = true;
+    cell_init(c, &o);
+    make(c, BW_METRIC_DOT, BW_DTYPE_F32, 2, EACH);
+    bw_query q[3] = {nearest(c, 1, 5), nearest(c, 2, 5), nearest(c, 3, 5)};
+    bw_permit permit = cell_permit(c, 1, 2);
+    bw_read read = {.tenant = TENANT, .name = NAME, .permit = &permit, .now_ns = 1};
+    for (size_t n = 1; n <= 3; n += 2) {
+        bw_result *r = NULL;
+        bw_ctx_set_deadline(c->ctx, 1);
+        assert_int_equal(bw_query_run(c->ctx, c->engine, &read, q, n, &r), BW_ETIMEOUT);
+        assert_null(r);
+        bw_ctx_set_deadline(c->ctx, 0);
+    }
+    bw_str one = run(c, q, 3, 2, true);
+    assert_true(one.len > 0);
+    cell_clear(c);
+}
+
+/* ---- what the planner did, from explain ---- */
+
+static bw_search_trace trace_of(cell *c, const bw_search_params *p, const float *query)
+{
+    bw_candidate items[64];
+    bw_topk t;
+    bw_search_trace trace = {0};
+    bw_view v = cell_view(c, 1, 1);
+    bw_search_params own = *p;
+    own.allowed = bw_snapshot_live(v.parts[0]);
+    bw_topk_init(&t, items, p->k);
+    OK(bw_snapshot_search_dense(c->ctx, v.parts[0], query, &own, &t, &trace));
+    bw_view_close(&v);
+    return trace;
+}
+
+static void test_planner__uses_graphs_only_where_less_than_exact_will_do(void **state)
+{
+    (void)state;
+    cell own, *c = &own;
+    bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
+    o.null_sync = true;
+    o.seal_rows = 400;
+    o.adopt_rows = 1;
+    cell_init(c, &o);
+    make(c, BW_METRIC_EUCLID, BW_DTYPE_F32, 1, 400);
+    bw_point p = cell_point(c, 1, 50000, DIM, NULL);
+    cell_upsert(c, &p, 1); /* the graph is adopted */
+    const float *q = cell_point(c, 9, 7, DIM, NULL).vectors->values;
+    bw_search_params base = {.k = 10, .permitted = 401};
+    assert_int_equal(trace_of(c, &base, q).segments_graph, 1);
+    base.permitted = 10; /* so few rows in all: exact unless told */
+    bw_search_trace t = trace_of(c, &base, q);
+    assert_int_equal(t.segments_graph, 0);
+    assert_int_equal(t.rows_scanned, 401);
+    assert_int_equal(t.rows_permitted, 401);
+    assert_true(t.loss == 0 && t.unmeasured == 0);
+    base.recall = 0.95f;
+    assert_int_equal(trace_of(c, &base, q).segments_graph, 1);
+    base.recall = 1;
+    assert_int_equal(trace_of(c, &base, q).segments_graph, 0);
+    base.recall = 0;
+    base.ef_search = 20;
+    assert_int_equal(trace_of(c, &base, q).segments_graph, 1);
+    base.exact = true;
+    assert_int_equal(trace_of(c, &base, q).segments_graph, 0);
+    cell_clear(c);
+}
+
+static void test_planner__reads_codes_of_growing_rows_and_rescores_few(void **state)
+{
+    (void)state;
+    enum { MANY = 3000 };
+    cell own, *c = &own;
+    bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
+    o.null_sync = true;
+    cell_init(c, &o);
+    make(c, BW_METRIC_COSINE, BW_DTYPE_F32, 1, MANY);
+    const float *q = cell_point(c, 9, 7, DIM, NULL).vectors->values;
+    bw_search_params base = {.k = 10, .permitted = MANY};
+    bw_search_trace t = trace_of(c, &base, q);
+    assert_int_equal(t.rows_permitted, MANY);
+    assert_int_equal(t.rows_scanned, MANY);
+    assert_int_equal(t.segments_codes, 1);
+    assert_int_equal(t.segments_flat, 0);
+    assert_true(t.rows_rescored >= 10 && t.rows_rescored < MANY / 2);
+    cell_clear(c);
+}
+
+/* ---- many classes ---- */
+
+static bw_str figures(cell *c, const char *name, uint64_t *out)
+{
+    bw_str json;
+    OK(bw_engine_stats(c->ctx, c->engine, &json));
+    const char *key = bw_arena_printf(c->ctx, "\"%s\":", name);
+    const char *at = memmem(json.ptr, json.len, key, strlen(key));
+    assert_non_null(at);
+    *out = strtoull(at + strlen(key), NULL, 10);
+    return json;
+}
+
+static void test_classes__cost_what_is_permitted_not_what_there_is(void **state)
+{
+    (void)state;
+    enum { MANY = 300 };
+    cell own, *c = &own;
+    bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
+    o.null_sync = true;
+    cell_init(c, &o);
+    make(c, BW_METRIC_COSINE, BW_DTYPE_F32, MANY, 6);
+    cell_reopen(c);
+    uint64_t n;
+    figures(c, "partitions_loaded", &n);
+    assert_int_equal(n, 0);
+    bw_query q = nearest(c, 1, 10);
+    q.show_all_copies = true; /* else a copy makes a second pass */
+    bw_permit permit = cell_permit(c, 5, 7);
+    bw_read read = {
+        .tenant = TENANT, .name = NAME, .permit = &permit, .now_ns = 1, .explain = true};
+    bw_result *r;
+    OK(bw_query_run(c->ctx, c->engine, &read, &q, 1, &r));
+    const char *plan = bw_result_explain(r);
+    assert_non_null(strstr(plan, "\"partitions\":3"));
+    assert_non_null(strstr(plan, "\"rows_permitted\":18,\"rows_scanned\":18"));
+    bw_result_free(r);
+    figures(c, "partitions_loaded", &n);
+    assert_int_equal(n, 3); /* opening is lazy, and only of what is permitted */
+    figures(c, "files_open", &n);
+    assert_int_equal(n, 3);
+    cell_clear(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_batch__gives_the_bits_of_single_queries),
+        cmocka_unit_test(test_batch__ends_at_the_deadline_without_an_answer),
+        cmocka_unit_test(test_planner__uses_graphs_only_where_less_than_exact_will_do),
+        cmocka_unit_test(test_planner__reads_codes_of_growing_rows_and_rescores_few),
+        cmocka_unit_test(test_classes__cost_what_is_permitted_not_what_there_is),
+    };
+    return cmocka_run_group_tests_name("passes", tests, NULL, NULL);
+}

@@ -1,0 +1,114 @@
+/* The planner's table: its rules, and that it is a function of counts that never turns
+ * back (more permitted rows never make a scan of what was a graph's). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "engine/index/choose.h"
+
+static bw_choose_ask ask(bool exact, uint32_t ef, float recall, uint64_t permitted)
+{
+    return (bw_choose_ask){exact, ef, recall, permitted, BW_EXACT_ROWS};
+}
+
+static void test_choose__is_exact_below_50000_rows_unless_less_is_asked(void **state)
+{
+    (void)state;
+    float recall;
+    bw_choose_ask a = ask(false, 0, 0, BW_EXACT_ROWS - 1);
+    assert_false(bw_choose_approximate(&a, &recall));
+    a = ask(false, 0, 0, BW_EXACT_ROWS);
+    assert_true(bw_choose_approximate(&a, &recall));
+    assert_true(recall == BW_RECALL_DEFAULT);
+    a = ask(false, 0, 0.95f, 10);
+    assert_true(bw_choose_approximate(&a, &recall));
+    assert_true(recall == 0.95f);
+    a = ask(false, 64, 0, 10);
+    assert_true(bw_choose_approximate(&a, &recall));
+    assert_true(recall == 0);
+    a = ask(false, 0, 1.0f, UINT64_MAX);
+    assert_false(bw_choose_approximate(&a, &recall));
+    a = ask(true, 64, 0.9f, UINT64_MAX);
+    assert_false(bw_choose_approximate(&a, &recall));
+}
+
+static bw_choose_block block(size_t rows, size_t permitted)
+{
+    return (bw_choose_block){.rows = rows,
+                             .permitted = permitted,
+                             .k = 10,
+                             .dim = 384,
+                             .dtype = BW_DTYPE_F32,
+                             .codes = true,
+                             .hops = 100,
+                             .hop_lines = 35};
+}
+
+static void test_choose__few_rows_are_scanned_many_walked(void **state)
+{
+    (void)state;
+    bw_choose_block b = block(8, 8);
+    b.codes = false;
+    b.hops = 0;
+    assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_SCAN);
+    b = block(300000, 60);
+    assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_SCAN);
+    b = block(300000, 3000); /* one in a hundred */
+    assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_CODES);
+    b = block(300000, 300000);
+    assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_GRAPH);
+    b.hops = 0; /* exact is asked for, or no graph serves */
+    assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_CODES);
+    b.codes = false; /* Manhattan */
+    assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_SCAN);
+    b.on_file = true;
+    assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_SCAN);
+}
+
+static void test_choose__never_turns_back_as_rows_are_added(void **state)
+{
+    (void)state;
+    for (int t = 0; t < BW_NDTYPES; t++)
+        for (size_t rows = 1000; rows <= 4000000; rows *= 4) {
+            uint64_t before = 0, cost;
+            bw_choice last = BW_CHOICE_SCAN;
+            for (size_t n = 1; n <= rows; n += 1 + n / 16) {
+                bw_choose_block b = block(rows, n);
+                b.dtype = (bw_dtype)t;
+                bw_choice c = bw_choose(&b, &cost);
+                assert_true(c >= last);
+                assert_true(c == BW_CHOICE_GRAPH || cost >= before);
+                last = c;
+                before = cost;
+            }
+        }
+}
+
+static void test_choose__effort_grows_without_a_step(void **state)
+{
+    (void)state;
+    assert_true(bw_choose_effort(0.90f, 20000, 10) < bw_choose_effort(0.99f, 20000, 10));
+    assert_true(bw_choose_effort(0.95f, 20000, 10) <
+                bw_choose_effort(0.95f, 2000000, 10));
+    uint32_t last = bw_choose_effort(0.95f, 20000, 1);
+    for (size_t k = 2; k < 2000; k++) {
+        uint32_t e = bw_choose_effort(0.95f, 20000, k);
+        assert_true(e >= last && e - last <= 2);
+        last = e;
+    }
+    assert_int_equal(bw_choose_effort(0.95f, SIZE_MAX, SIZE_MAX / 4), UINT32_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_choose__is_exact_below_50000_rows_unless_less_is_asked),
+        cmocka_unit_test(test_choose__few_rows_are_scanned_many_walked),
+        cmocka_unit_test(test_choose__never_turns_back_as_rows_are_added),
+        cmocka_unit_test(test_choose__effort_grows_without_a_step),
+    };
+    return cmocka_run_group_tests_name("choose", tests, NULL, NULL);
+}
