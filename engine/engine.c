@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { CACHE_BYTES = 256 << 20 };
 enum { OPEN_MAX = 256, SEAL_ROWS = 50000, GRAPH_ROWS_MIN = 4000, GAP_ROWS_MIN = 65536 };
 
 static uint32_t or_default(uint32_t v, uint32_t d)
@@ -348,7 +349,9 @@ bw_status bw_engine_open(bw_ctx *ctx, const char *dir, const bw_engine_options *
     }
     if (st == BW_OK) {
         e->env.check = e->catalogue.unclean;
-        e->env.builder = bw_builder_new(e->parts_dir, key);
+        e->env.builder = bw_builder_new(
+            e->parts_dir, key,
+            o.block_cache_bytes ? (size_t)o.block_cache_bytes : CACHE_BYTES);
         st = e->env.builder ? read_all(ctx, e) : bw_fail_nomem(ctx);
     }
     sodium_memzero(key, sizeof key);

@@ -4,18 +4,28 @@
  * waits there if it must. A job first tries the saved file, then builds and saves.
  *
  * Format of `p/<number>.<segment>.<vector>.graph`, little-endian:
- *    0  8 bytes "BWgraph1"
+ *    0  8 bytes "BWgraph2"
  *    8  u64 number of the partition   16 u32 segment  20 u32 build  24 u32 vector
- *   28  u32 dim   32 u32 metric   36 u32 0   40 u64 rows
- *   48  32 bytes BLAKE2b-256 of the rows (rows × dim f32)
- *   80  u64 length of the index's bytes, then these
+ *   28  u32 dim   32 u32 metric   36 u32 kind (bw_index_choice)   40 u64 rows
+ *   48  32 bytes BLAKE2b-256 of the rows as they are stored, and their scales
+ *   80  u32 M   84 u32 ef_construction
+ *   88  u64 length of the index's bytes, then these
  *  end  32 bytes BLAKE2b-256 over all before, keyed by the cell's key
  * FAISS trusts what it reads, so the MAC, and then every field, is compared before it
  * sees a byte; anything that does not fit means: build again from the rows.
  *
+ * Rows on file (`on_disk`) lie in `p/<number>.<segment>.<vector>.rows`, a file of blocks
+ * (store/blockfile.h) whose identity is a digest of all the above and the rows. It is made
+ * when a segment is sealed, gathered or loaded and no such file is there.
+ *
+ * Queries come first: the threads run at idle priority (sched(7), ioprio_set(2)). A build
+ * may use all cores; the bytes do not depend on how many. Who is waited for is the next;
+ * else partitions take turns, and the smaller of one partition's goes first.
+ *
  * Locked inside. */
 #ifndef BW_PARTITION_BUILD_H
 #define BW_PARTITION_BUILD_H
+#include "../store/blockfile.h"
 #include "rows.h"
 
 typedef struct bw_builder bw_builder;
@@ -28,18 +38,25 @@ typedef struct bw_build_id {
 enum { BW_MAC_KEY = 32 };
 
 /* dir: the folder p/, borrowed. */
-bw_builder *bw_builder_new(const char *dir, const unsigned char key[BW_MAC_KEY]);
+bw_builder *bw_builder_new(const char *dir, const unsigned char key[BW_MAC_KEY],
+                           size_t cache_bytes);
 void bw_builder_free(
     bw_builder *b); /* ends the running job's thread, drops the queue */
 
 /* Puts a graph over all cap rows of the matrix into the queue. BW_OK also when the
  * metric has no graph (m->build stays NULL). */
 BW_MUST_USE bw_status bw_builder_add(bw_ctx *ctx, bw_builder *b, bw_matrix *m,
-                                     bw_metric metric, const bw_build_id *id);
+                                     const bw_vector_spec *spec,
+                                     const bw_build_id *id);
+/* Can the rows of the vector be on file? FAISS and cuVS want them in memory. */
+bool bw_builder_reads_files(const bw_vector_spec *spec);
+/* Puts the rows of a complete matrix into their file and frees their memory. Nobody else
+ * has the matrix yet. If that fails they stay in memory, and a line in the log says so. */
+void bw_builder_spill(bw_builder *b, bw_matrix *m, const bw_build_id *id);
 /* Returns when the matrix's graph is built or has failed; BW_ETIMEOUT at ctx's
  * deadline. */
 BW_MUST_USE bw_status bw_builder_wait(bw_ctx *ctx, bw_builder *b, bw_matrix *m);
-/* The saved graph of a segment's vectors goes, also one that is just being made: it
+/* The saved graph and rows of a segment's vectors go, also one that is just being made: it
  * holds rows that are to leave the disk. Before a newer build is asked for. */
 void bw_builder_discard(bw_builder *b, uint64_t number, uint32_t segment, uint32_t vec);
 /* After this no file of the partition is written any more. */
@@ -47,4 +64,5 @@ void bw_builder_forget(bw_builder *b, uint64_t number);
 /* The graph, or NULL when there is none: search flat. Only after bw_builder_wait. */
 const bw_index *bw_build_index(const bw_matrix *m);
 size_t bw_builder_pending(bw_builder *b);
+void bw_builder_cache_stats(bw_builder *b, bw_block_cache_stats *out);
 #endif

@@ -10,6 +10,7 @@ typedef struct loader {
     bw_partition *p;
     bw_snapshot *s;  /* being filled; nrows and live come last */
     uint32_t *slots; /* found so far, by segment */
+    bw_bitmap left_out; /* heap: rows of no merge, by ordinal */
     bw_dense *dense;
 } loader;
 
@@ -60,9 +61,28 @@ static bw_status load_vectors(bw_ctx *ctx, loader *l, const bw_point_id *id,
     return BW_OK;
 }
 
-static bw_status load_row(bw_ctx *ctx, void *arg, int64_t key, bool dead, bw_str bytes)
+/* Rows that were dead when the merge over them began. Grows with the numbering. */
+static bw_status leave_out(bw_ctx *ctx, loader *l, uint32_t ord)
+{
+    if (ord >= l->left_out.nbits) {
+        bw_bitmap more;
+        if (!bw_bitmap_heap((size_t)ord * 2 + 64, &more))
+            return bw_fail_nomem(ctx);
+        if (l->left_out.nbits > 0)
+            memcpy(more.words, l->left_out.words,
+                   bw_bitmap_words(l->left_out.nbits) * sizeof *more.words);
+        bw_bitmap_free(&l->left_out);
+        l->left_out = more;
+    }
+    bw_bitmap_set(&l->left_out, ord);
+    return BW_OK;
+}
+
+static bw_status load_row(bw_ctx *ctx, void *arg, int64_t key, bw_row_mark mark,
+                          bw_str bytes)
 {
     loader *l = arg;
+    bool dead = mark != BW_ROW_LIVES;
     bw_snapshot *s = l->s;
     bw_rec *rec;
     bw_status st =
@@ -89,6 +109,10 @@ static bw_status load_row(bw_ctx *ctx, void *arg, int64_t key, bool dead, bw_str
     if (seg >= 0) {
         l->slots[seg]++;
         s->segs[seg].dead += dead;
+        if (mark == BW_ROW_DEAD)
+            bw_merge_kill(s, key);
+        else if (mark == BW_ROW_LEFT_OUT && (st = leave_out(ctx, l, ord)) != BW_OK)
+            return st;
         if (l->slots[seg] > s->segs[seg].p.slots)
             return damaged(ctx, "segments");
     } else {
@@ -142,10 +166,7 @@ static bw_status load_graphs(bw_ctx *ctx, loader *l)
             bw_status st = trim(ctx, &l->p->specs[v], r);
             if (st != BW_OK)
                 return st;
-            if (r->n < env->graph_rows_min)
-                continue;
-            bw_build_id id = {l->p->id.number, p->no, p->build, v};
-            st = bw_builder_add(ctx, env->builder, r->b->m, l->p->specs[v].metric, &id);
+            st = bw_segment_complete(ctx, l->s, p, v, r->b);
             if (st != BW_OK)
                 return st;
             if (p->adopted &&
@@ -155,14 +176,32 @@ static bw_status load_graphs(bw_ctx *ctx, loader *l)
     return BW_OK;
 }
 
+/* What is known when the last row is there. */
+static bw_status complete(bw_ctx *ctx, loader *l)
+{
+    bw_snapshot *s = l->s;
+    bw_bitmap_free(&s->live); /* was made for no rows */
+    if (!bw_bitmap_heap(s->gen->n, &s->live))
+        return bw_fail_nomem(ctx);
+    s->nrows = s->gen->n;
+    s->rows = bw_gen_rows(s->gen);
+    for (uint32_t i = 0; i < s->nrows; i++)
+        if (s->rows->recs[i])
+            bw_bitmap_set(&s->live, i);
+    return bw_merge_load(ctx, s, &l->left_out);
+}
+
 static bw_status load_rows(bw_ctx *ctx, bw_partition *p, bw_db *db, bw_snapshot **out)
 {
     bw_part_state state;
     bw_part_segment *segs = NULL;
-    uint32_t nsegs = 0;
+    uint32_t nsegs = 0, nmerges = 0;
+    bw_part_segment *merges = NULL;
     bw_status st = bw_partfile_state(ctx, db, &state);
     if (st == BW_OK)
-        st = bw_partfile_segments(ctx, db, &segs, &nsegs);
+        st = bw_partfile_segments(ctx, db, &segs, &nsegs, &merges, &nmerges);
+    if (st == BW_OK && nmerges > nsegs)
+        st = damaged(ctx, "merges");
     if (st != BW_OK)
         return st;
     loader l = {.p = p};
@@ -180,26 +219,23 @@ static bw_status load_rows(bw_ctx *ctx, bw_partition *p, bw_db *db, bw_snapshot 
     s->nsegs = nsegs;
     for (uint32_t i = 0; i < nsegs; i++)
         s->segs[i].p = segs[i];
+    for (uint32_t i = 0; i < nmerges; i++)
+        s->merges[i].s.p = merges[i];
+    s->nmerges = nmerges;
     st = bw_partfile_rows(ctx, db, load_row, &l);
     for (uint32_t i = 0; st == BW_OK && i < nsegs; i++)
         if (l.slots[i] != segs[i].slots || segs[i].slots == 0)
             st = damaged(ctx, "segments");
     if (st == BW_OK)
         st = load_graphs(ctx, &l);
-    bw_bitmap_free(&s->live); /* was made for no rows */
-    if (!bw_bitmap_heap(s->gen->n, &s->live) && st == BW_OK)
-        st = bw_fail_nomem(ctx);
-    if (st != BW_OK) {
+    if (st == BW_OK)
+        st = complete(ctx, &l);
+    bw_bitmap_free(&l.left_out);
+    if (st != BW_OK)
         bw_snapshot_release(s);
-        return st;
-    }
-    s->nrows = s->gen->n;
-    s->rows = bw_gen_rows(s->gen);
-    for (uint32_t i = 0; i < s->nrows; i++)
-        if (s->rows->recs[i])
-            bw_bitmap_set(&s->live, i);
-    *out = s;
-    return BW_OK;
+    else
+        *out = s;
+    return st;
 }
 
 /* ---- staged transactions ---- */

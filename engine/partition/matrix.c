@@ -143,6 +143,15 @@ bw_status bw_matrix_copy(bw_ctx *ctx, bw_matrix *to, uint32_t row,
     return st;
 }
 
+static bw_status read_row(bw_ctx *ctx, const bw_matrix *m, uint32_t row, void *out)
+{
+    uint64_t at = (uint64_t)row * row_bytes(m);
+    bw_status st = bw_blockfile_read(ctx, m->file, at, row_bytes(m), out);
+    if (st == BW_ECORRUPT)
+        bw_blockfile_disown(m->file);
+    return st;
+}
+
 bw_status bw_matrix_get(bw_ctx *ctx, const bw_matrix *m, uint32_t row, bw_dense *out)
 {
     *out = (bw_dense){NULL, m->scales ? m->scales[row] : 1, false};
@@ -154,7 +163,7 @@ bw_status bw_matrix_get(bw_ctx *ctx, const bw_matrix *m, uint32_t row, bw_dense 
     if (!copy)
         return BW_ENOMEM;
     out->data = copy;
-    return bw_blockfile_read(ctx, m->file, row * row_bytes(m), row_bytes(m), copy);
+    return read_row(ctx, m, row, copy);
 }
 
 /* bw_rows.fetch of a matrix on file. */
@@ -168,7 +177,7 @@ static bw_status fetch(bw_ctx *ctx, void *arg, const uint32_t *rows, size_t n,
     if (!row)
         return BW_ENOMEM;
     for (size_t i = 0; st == BW_OK && i < n; i++) {
-        st = bw_blockfile_read(ctx, m->file, rows[i] * row_bytes(m), row_bytes(m), row);
+        st = read_row(ctx, m, rows[i], row);
         if (st == BW_OK)
             bw_decode_rows(m->dtype, row, m->scales ? m->scales + rows[i] : NULL, 1,
                            m->dim, out + i * m->dim);

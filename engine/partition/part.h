@@ -41,6 +41,13 @@ typedef struct bw_segment {
     uint32_t dead; /* of p.slots */
 } bw_segment;
 
+/* A segment in the making (merge.c): gathered from the rows of the segments in its range
+ * of keys that lived then; those serve until it is adopted. */
+typedef struct bw_merge {
+    bw_segment s;      /* dead: of what was gathered */
+    bw_block **blocks; /* nvec, owned; NULL: no row has the vector */
+} bw_merge;
+
 typedef struct bw_block_ref {
     bw_block *b;
     uint32_t n;  /* rows of it that the snapshot covers */
@@ -67,8 +74,10 @@ struct bw_snapshot {
     bool can_expire;                 /* some row has an expiry */
     uint64_t text_docs, text_tokens; /* of the living rows */
     bw_bitmap live;                  /* nrows bits */
-    bw_segment *segs;
+    bw_segment *segs; /* by rising key */
     uint32_t nsegs;
+    bw_merge *merges; /* by rising key, disjoint; room for nsegs + 2 */
+    uint32_t nmerges;
     bw_block_list *vecs; /* nvec; empty for sparse ones */
     bw_index_set *indexes;
     const bw_row_table *rows;    /* the gen's at the time: valid below nrows */
@@ -183,7 +192,7 @@ typedef struct bw_prepared { /* zero it first */
     bw_snapshot *next;
     const uint32_t *kills;
     uint32_t nkills, ord0, nadds;
-    int64_t (*scrubs)[2]; /* ranges of keys whose dead rows go; arena */
+    bw_scrub_range *scrubs; /* arena */
     uint32_t nscrubs;
     bool segments_changed;
 } bw_prepared;
@@ -211,10 +220,46 @@ BW_MUST_USE bw_status bw_snapshot_seal(bw_ctx *ctx, bw_prepared *w);
 /* Waits, without any lock, for the graphs that a write of `more` rows will adopt. */
 BW_MUST_USE bw_status bw_snapshot_await(bw_ctx *ctx, const bw_snapshot *s,
                                         uint64_t more);
-/* A complete matrix and block of the living rows among refs (rising). */
+/* A complete matrix and block of the rows in `keep` among refs (rising); *out NULL: there
+ * are none. */
 BW_MUST_USE bw_status bw_snapshot_gather(bw_ctx *ctx, const bw_snapshot *s,
                                          uint32_t vec, const bw_block_ref *refs,
-                                         uint32_t nrefs, bw_block **out);
+                                         uint32_t nrefs, const bw_bitmap *keep,
+                                         bw_block **out);
+/* What a gathered or loaded block of a sealed segment gets: its graph is asked for. */
+BW_MUST_USE bw_status bw_segment_complete(bw_ctx *ctx, const bw_snapshot *s,
+                                          const bw_part_segment *p, uint32_t vec,
+                                          bw_block *b);
+
+/* Makes everything one sealed segment, with its graph to come. *no: the segment (or the
+ * merge) that bw_snapshot_adopt_now is to be told; 0: nothing is to be done. *changed: w
+ * is to be committed. w->next is set on success. */
+BW_MUST_USE bw_status bw_partition_seal_all(bw_ctx *ctx, const bw_snapshot *cur,
+                                            bw_prepared *w, uint32_t *no, bool *changed);
+/* Waits for its graph, without any lock. */
+BW_MUST_USE bw_status bw_snapshot_wait(bw_ctx *ctx, const bw_snapshot *s, uint32_t no);
+/* Drafts its adoption. BW_ENOTFOUND: it was given up for another. *changed as above. */
+BW_MUST_USE bw_status bw_partition_adopt_now(bw_ctx *ctx, const bw_snapshot *cur,
+                                             bw_prepared *w, uint32_t no, bool *changed);
+
+/* ---- merge.c ---- */
+void bw_merge_clear(bw_merge *m, uint32_t nvec);
+BW_MUST_USE bw_status bw_merge_copy(bw_ctx *ctx, const bw_merge *m, uint32_t nvec,
+                                    bw_merge *out);
+void bw_merge_kill(bw_snapshot *d, int64_t key); /* a row of a sealed segment has died */
+/* Gives up the merges that touch the range. */
+void bw_merge_cancel(bw_snapshot *d, int64_t key_first, int64_t key_last);
+/* Of the segments [from, to), at this write. */
+BW_MUST_USE bw_status bw_merge_begin(bw_ctx *ctx, bw_prepared *w, uint32_t from,
+                                     uint32_t to);
+BW_MUST_USE bw_status bw_merge_plan(bw_ctx *ctx, bw_prepared *w); /* after a seal */
+bool bw_merge_is_due(const bw_snapshot *s, uint32_t i, uint64_t writes);
+BW_MUST_USE bw_status bw_merge_wait(bw_ctx *ctx, const bw_snapshot *s, uint32_t i);
+BW_MUST_USE bw_status bw_merge_adopt(bw_ctx *ctx, bw_prepared *w, uint32_t i);
+/* Gathers the merges of a snapshot whose rows were loaded. left_out: rows that were dead
+ * when their merge began. */
+BW_MUST_USE bw_status bw_merge_load(bw_ctx *ctx, bw_snapshot *s,
+                                    const bw_bitmap *left_out);
 
 /* ---- text.c ---- */
 BW_MUST_USE bw_status bw_text_count(bw_ctx *ctx, bw_str text, uint32_t *ntokens);

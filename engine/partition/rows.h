@@ -47,6 +47,7 @@ typedef struct bw_matrix {
     bw_codes *codes;        /* cap rows of 4-bit codes; NULL: few rows, or no such metric */
     bw_blockfile *file;     /* owned: cap × dim of dtype, when data is NULL */
     bw_point_id *ids;       /* cap */
+    unsigned char digest[32]; /* of its rows and scales, when they are in `file` */
     struct bw_build *build; /* the graph of a sealed one, or NULL; owned */
 } bw_matrix;
 

@@ -1,6 +1,7 @@
-/* What the counts of writes ask for: sealing, adopting a graph, rebuilding a segment.
+/* What the counts of writes ask for: sealing, adopting a graph, rebuilding a segment;
+ * merging them is merge.c's.
  *
- * All three happen inside a write, at counts that are stored with it, so the state
+ * All happen inside a write, at counts that are stored with it, so the state
  * (and every answer) depends on the sequence of writes alone: not on when a thread
  * finished, and not on restarts.
  *   adopt    adopt_rows writes after sealing the graph serves; the writer waits for it
@@ -18,12 +19,13 @@ static bool is_due(uint64_t dead, uint64_t slots)
 }
 
 bw_status bw_snapshot_gather(bw_ctx *ctx, const bw_snapshot *s, uint32_t vec,
-                             const bw_block_ref *refs, uint32_t nrefs, bw_block **out)
+                             const bw_block_ref *refs, uint32_t nrefs,
+                             const bw_bitmap *keep, bw_block **out)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < nrefs; i++)
         for (uint32_t j = 0; j < refs[i].n; j++)
-            n += bw_bitmap_get(&s->live, refs[i].b->ord[j]);
+            n += bw_bitmap_get(keep, refs[i].b->ord[j]);
     if (n == 0) {
         *out = NULL;
         return BW_OK;
@@ -34,7 +36,7 @@ bw_status bw_snapshot_gather(bw_ctx *ctx, const bw_snapshot *s, uint32_t vec,
         return bw_fail_nomem(ctx);
     for (uint32_t i = 0; i < nrefs; i++)
         for (uint32_t j = 0; j < refs[i].n; j++) {
-            if (!bw_bitmap_get(&s->live, refs[i].b->ord[j]))
+            if (!bw_bitmap_get(keep, refs[i].b->ord[j]))
                 continue;
             bw_status st = bw_matrix_copy(ctx, m, b->used, refs[i].b->m, j);
             if (st != BW_OK) {
@@ -47,6 +49,18 @@ bw_status bw_snapshot_gather(bw_ctx *ctx, const bw_snapshot *s, uint32_t vec,
     return BW_OK;
 }
 
+bw_status bw_segment_complete(bw_ctx *ctx, const bw_snapshot *s,
+                              const bw_part_segment *p, uint32_t vec, bw_block *b)
+{
+    const bw_vector_spec *spec = &s->part->specs[vec];
+    bw_build_id id = {s->part->id.number, p->no, p->build, vec};
+    if (spec->on_disk && bw_builder_reads_files(spec))
+        bw_builder_spill(s->part->env->builder, b->m, &id);
+    if (p->build == 0 || b->used < s->part->env->graph_rows_min)
+        return BW_OK;
+    return bw_builder_add(ctx, s->part->env->builder, b->m, spec, &id);
+}
+
 /* Replaces the blocks [from, to) of a vector by one gathered from them, as segment seg,
  * and asks for its graph. */
 static bw_status gather_segment(bw_ctx *ctx, bw_snapshot *d, uint32_t vec,
@@ -54,18 +68,12 @@ static bw_status gather_segment(bw_ctx *ctx, bw_snapshot *d, uint32_t vec,
 {
     bw_block_list *l = &d->vecs[vec];
     bw_block *b = NULL;
-    bw_status st = bw_snapshot_gather(ctx, d, vec, l->items + from, to - from, &b);
+    bw_status st = bw_snapshot_gather(ctx, d, vec, l->items + from, to - from, &d->live, &b);
     if (st != BW_OK)
         return st;
-    const bw_part_segment *p = &d->segs[seg].p;
-    if (b && b->used >= d->part->env->graph_rows_min) {
-        bw_build_id id = {d->part->id.number, p->no, p->build, vec};
-        st = bw_builder_add(ctx, d->part->env->builder, b->m,
-                            d->part->specs[vec].metric, &id);
-        if (st != BW_OK) {
-            bw_block_release(b);
-            return st;
-        }
+    if (b && (st = bw_segment_complete(ctx, d, &d->segs[seg].p, vec, b)) != BW_OK) {
+        bw_block_release(b);
+        return st;
     }
     for (uint32_t i = from; i < to; i++)
         bw_block_release(l->items[i].b);
@@ -127,6 +135,9 @@ bw_status bw_snapshot_await(bw_ctx *ctx, const bw_snapshot *s, uint64_t more)
     for (int32_t i = 0; st == BW_OK && i < (int32_t)s->nsegs; i++)
         if (adopts(s, i, s->state.writes + more))
             st = wait_for_graphs(ctx, s, i);
+    for (uint32_t i = 0; st == BW_OK && i < s->nmerges; i++)
+        if (bw_merge_is_due(s, i, s->state.writes + more))
+            st = bw_merge_wait(ctx, s, i);
     return st;
 }
 
@@ -145,8 +156,9 @@ static bw_status rebuild(bw_ctx *ctx, bw_prepared *w, int32_t seg, bool *dropped
 {
     bw_snapshot *d = w->next;
     bw_part_segment *p = &d->segs[seg].p;
-    w->scrubs[w->nscrubs][0] = p->key_first;
-    w->scrubs[w->nscrubs++][1] = p->key_last;
+    bw_merge_cancel(d, p->key_first, p->key_last);
+    w->scrubs[w->nscrubs++] =
+        (bw_scrub_range){p->key_first, p->key_last, BW_SCRUB_DEAD};
     p->slots -= d->segs[seg].dead;
     p->build++;
     p->sealed_at = d->state.writes;
@@ -164,44 +176,70 @@ static bw_status rebuild(bw_ctx *ctx, bw_prepared *w, int32_t seg, bool *dropped
     return st;
 }
 
-static bw_status seal(bw_ctx *ctx, bw_snapshot *d)
+/* The growing rows become the last segment. build 0: without a graph. */
+static bw_status close_growing(bw_ctx *ctx, bw_prepared *w, uint32_t build)
 {
+    bw_snapshot *d = w->next;
     bw_part_state *s = &d->state;
-    uint64_t limit = d->part->env->seal_rows;
-    if ((uint64_t)d->grow_live * 10 < limit * 7) {
-        s->grow_written = d->grow_live;
-        return BW_OK;
-    }
     int64_t first = d->nsegs > 0 ? d->segs[d->nsegs - 1].p.key_last + 1 : 1;
     d->segs[d->nsegs] = (bw_segment){.p = {.no = s->next_segment++,
-                                           .build = 1,
+                                           .build = build,
                                            .key_first = first,
                                            .key_last = s->next_key - 1,
                                            .sealed_at = s->writes,
                                            .slots = d->grow_live}};
     d->nsegs++;
+    w->segments_changed = true;
     bw_status st = gather_all(ctx, d, -1, (int32_t)d->nsegs - 1);
     s->grow_written = 0;
     d->grow_live = 0;
     return st;
 }
 
+static bw_status seal(bw_ctx *ctx, bw_prepared *w)
+{
+    bw_snapshot *d = w->next;
+    uint64_t limit = d->part->env->seal_rows;
+    if (d->state.grow_written < limit)
+        return BW_OK;
+    if ((uint64_t)d->grow_live * 10 < limit * 7) {
+        d->state.grow_written = d->grow_live;
+        return BW_OK;
+    }
+    bw_status st = close_growing(ctx, w, 1);
+    return st == BW_OK ? bw_merge_plan(ctx, w) : st;
+}
+
+static bw_status adopt_segment(bw_ctx *ctx, bw_prepared *w, int32_t i)
+{
+    bw_status st = wait_for_graphs(ctx, w->next, i);
+    if (st != BW_OK)
+        return st;
+    w->next->segs[i].p.adopted = true;
+    w->segments_changed = true;
+    return BW_OK;
+}
+
+/* Rebuilds of all segments, adoptions of all merges, one that begins. */
+static bool room_for_scrubs(bw_ctx *ctx, bw_prepared *w)
+{
+    size_t n = (size_t)w->next->nsegs + w->next->nmerges + 2;
+    w->scrubs = bw_arena_calloc(ctx, n, sizeof *w->scrubs);
+    return w->scrubs != NULL;
+}
+
 bw_status bw_snapshot_seal(bw_ctx *ctx, bw_prepared *w)
 {
     bw_snapshot *d = w->next;
-    const bw_part_env *env = d->part->env;
-    w->scrubs = bw_arena_calloc(ctx, (size_t)d->nsegs + 1, sizeof *w->scrubs);
-    if (!w->scrubs)
-        return BW_ENOMEM;
-    bw_status st = BW_OK;
+    bw_status st = room_for_scrubs(ctx, w) ? BW_OK : BW_ENOMEM;
+    for (uint32_t i = 0; st == BW_OK && i < d->nmerges;)
+        if (bw_merge_is_due(d, i, d->state.writes))
+            st = bw_merge_adopt(ctx, w, i); /* the next one moves up */
+        else
+            i++;
     for (int32_t i = 0; st == BW_OK && i < (int32_t)d->nsegs; i++) {
-        if (adopts(d, i, d->state.writes)) {
-            st = wait_for_graphs(ctx, d, i);
-            if (st != BW_OK)
-                break;
-            d->segs[i].p.adopted = true;
-            w->segments_changed = true;
-        }
+        if (adopts(d, i, d->state.writes) && (st = adopt_segment(ctx, w, i)) != BW_OK)
+            break;
         if (!is_due(d->segs[i].dead, d->segs[i].p.slots))
             continue;
         bool dropped = false;
@@ -209,10 +247,97 @@ bw_status bw_snapshot_seal(bw_ctx *ctx, bw_prepared *w)
         w->segments_changed = true;
         i -= dropped;
     }
-    if (st == BW_OK && d->state.grow_written >= env->seal_rows) {
-        uint32_t before = d->nsegs;
-        st = seal(ctx, d);
-        w->segments_changed = w->segments_changed || d->nsegs != before;
+    return st == BW_OK ? seal(ctx, w) : st;
+}
+
+/* ---- at once, by a call ---- */
+
+static bw_status draft_alone(bw_ctx *ctx, const bw_snapshot *cur, bw_prepared *w)
+{
+    *w = (bw_prepared){.part = cur->part, .cur = cur, .ord0 = cur->gen->n};
+    bw_status st = bw_snapshot_draft(ctx, cur, cur->nrows, &w->next);
+    return st == BW_OK && !room_for_scrubs(ctx, w) ? BW_ENOMEM : st;
+}
+
+/* One segment with its graph, or what will be that: its number. 0: there is none. */
+static uint32_t whole_of(const bw_snapshot *s)
+{
+    if (s->grow_live > 0 || s->nsegs == 0)
+        return 0;
+    if (s->nsegs == 1 && s->segs[0].p.build > 0)
+        return s->segs[0].p.no;
+    const bw_part_segment *p = s->nmerges == 1 ? &s->merges[0].s.p : NULL;
+    return p && p->key_first == s->segs[0].p.key_first &&
+                   p->key_last == s->segs[s->nsegs - 1].p.key_last
+               ? p->no
+               : 0;
+}
+
+bw_status bw_partition_seal_all(bw_ctx *ctx, const bw_snapshot *cur, bw_prepared *w,
+                                uint32_t *no, bool *changed)
+{
+    *no = cur->nlive >= cur->part->env->graph_rows_min ? whole_of(cur) : 0;
+    *changed = false;
+    if (cur->nlive < cur->part->env->graph_rows_min || *no != 0) {
+        if (*no != 0 && cur->nsegs == 1 && cur->segs[0].p.adopted &&
+            cur->segs[0].p.no == *no)
+            *no = 0; /* it is so already */
+        return BW_OK;
     }
+    bw_status st = draft_alone(ctx, cur, w);
+    bw_snapshot *d = w->next;
+    bool alone = cur->nsegs == 0;
+    if (st == BW_OK && d->grow_live > 0) /* what is merged at once needs no graph */
+        st = close_growing(ctx, w, alone ? 1 : 0);
+    if (st == BW_OK && !alone)
+        st = bw_merge_begin(ctx, w, 0, d->nsegs);
+    if (st != BW_OK) {
+        bw_partition_abort(w);
+        return st;
+    }
+    *no = whole_of(d);
+    *changed = true;
+    return BW_OK;
+}
+
+static int32_t segment_named(const bw_snapshot *s, uint32_t no)
+{
+    for (uint32_t i = 0; i < s->nsegs; i++)
+        if (s->segs[i].p.no == no)
+            return (int32_t)i;
+    return -1;
+}
+
+static int32_t merge_named(const bw_snapshot *s, uint32_t no)
+{
+    for (uint32_t i = 0; i < s->nmerges; i++)
+        if (s->merges[i].s.p.no == no)
+            return (int32_t)i;
+    return -1;
+}
+
+bw_status bw_snapshot_wait(bw_ctx *ctx, const bw_snapshot *s, uint32_t no)
+{
+    int32_t m = merge_named(s, no), i = segment_named(s, no);
+    if (m >= 0)
+        return bw_merge_wait(ctx, s, (uint32_t)m);
+    return i >= 0 ? wait_for_graphs(ctx, s, i) : BW_OK;
+}
+
+bw_status bw_partition_adopt_now(bw_ctx *ctx, const bw_snapshot *cur, bw_prepared *w,
+                                 uint32_t no, bool *changed)
+{
+    int32_t m = merge_named(cur, no), i = segment_named(cur, no);
+    *changed = false;
+    if (i >= 0 && cur->segs[i].p.adopted)
+        return BW_OK;
+    if (i < 0 && m < 0)
+        return bw_fail(ctx, BW_ENOTFOUND, "the segment was given up for another");
+    bw_status st = draft_alone(ctx, cur, w);
+    if (st == BW_OK)
+        st = m >= 0 ? bw_merge_adopt(ctx, w, (uint32_t)m) : adopt_segment(ctx, w, i);
+    if (st != BW_OK)
+        bw_partition_abort(w);
+    *changed = st == BW_OK;
     return st;
 }

@@ -27,6 +27,9 @@ void bw_snapshot_release(bw_snapshot *s)
     }
     bw_free(s->vecs);
     bw_free(s->segs);
+    for (uint32_t i = 0; i < s->nmerges; i++)
+        bw_merge_clear(&s->merges[i], s->part->nvec);
+    bw_free(s->merges);
     bw_index_set_release(s->indexes);
     id_list_release(atomic_load_explicit(&s->by_id, memory_order_acquire));
     id_list_release(s->older);
@@ -67,7 +70,8 @@ bw_snapshot *bw_snapshot_new(bw_partition *p, bw_gen *gen, uint32_t nrows,
     s->nrows = nrows;
     s->vecs = bw_calloc(p->nvec, sizeof *s->vecs);
     s->segs = bw_calloc((size_t)nsegs + 1, sizeof *s->segs); /* one to be sealed */
-    if (!s->vecs || !s->segs || !bw_bitmap_heap(nrows, &s->live)) {
+    s->merges = bw_calloc((size_t)nsegs + 2, sizeof *s->merges);
+    if (!s->vecs || !s->segs || !s->merges || !bw_bitmap_heap(nrows, &s->live)) {
         bw_snapshot_release(s);
         return NULL;
     }
@@ -92,6 +96,14 @@ bw_status bw_snapshot_draft(bw_ctx *ctx, const bw_snapshot *s, uint32_t nrows,
     d->nsegs = s->nsegs;
     if (s->nsegs > 0)
         memcpy(d->segs, s->segs, s->nsegs * sizeof *s->segs);
+    for (; d->nmerges < s->nmerges; d->nmerges++) {
+        bw_status st = bw_merge_copy(ctx, &s->merges[d->nmerges], s->part->nvec,
+                                     &d->merges[d->nmerges]);
+        if (st != BW_OK) {
+            bw_snapshot_release(d);
+            return st;
+        }
+    }
     d->indexes = s->indexes;
     bw_index_set_acquire(d->indexes);
     d->rows = bw_gen_rows(s->gen);
@@ -149,6 +161,28 @@ static bw_status renumber_block(bw_ctx *ctx, const bw_block_ref *r, const uint32
     return BW_OK;
 }
 
+static bw_status renumber_merges(bw_ctx *ctx, const bw_snapshot *s, const uint32_t *map,
+                                 bw_snapshot *d)
+{
+    for (; d->nmerges < s->nmerges; d->nmerges++) {
+        const bw_merge *from = &s->merges[d->nmerges];
+        bw_merge *m = &d->merges[d->nmerges];
+        m->s = from->s;
+        m->blocks = bw_calloc(s->part->nvec, sizeof(bw_block *));
+        bw_status st = m->blocks ? BW_OK : bw_fail_nomem(ctx);
+        for (uint32_t v = 0; st == BW_OK && v < s->part->nvec; v++)
+            if (from->blocks[v]) {
+                bw_block_ref r = {from->blocks[v], from->blocks[v]->used, 0};
+                st = renumber_block(ctx, &r, map, &m->blocks[v]);
+            }
+        if (st != BW_OK) {
+            bw_merge_clear(m, s->part->nvec);
+            return st;
+        }
+    }
+    return BW_OK;
+}
+
 static bw_status renumber_vectors(bw_ctx *ctx, const bw_snapshot *s,
                                   const uint32_t *map, bw_snapshot *d)
 {
@@ -166,7 +200,7 @@ static bw_status renumber_vectors(bw_ctx *ctx, const bw_snapshot *s,
                 return st;
         }
         bw_block *b = NULL;
-        bw_status st = bw_snapshot_gather(ctx, s, v, l->items + i, l->n - i, &b);
+        bw_status st = bw_snapshot_gather(ctx, s, v, l->items + i, l->n - i, &s->live, &b);
         if (st == BW_OK && b) {
             for (uint32_t j = 0; j < b->used; j++)
                 b->ord[j] = map[b->ord[j]];
@@ -243,6 +277,8 @@ bw_status bw_snapshot_renumber(bw_ctx *ctx, const bw_snapshot *s, bw_snapshot **
          i = bw_bitmap_next(&s->live, i + 1))
         bw_bitmap_set(&d->live, map[i]);
     st = renumber_vectors(ctx, s, map, d);
+    if (st == BW_OK)
+        st = renumber_merges(ctx, s, map, d);
 out:
     bw_free(map);
     bw_gen_release(gen);

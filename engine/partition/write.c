@@ -80,10 +80,12 @@ static void kill_rows(bw_snapshot *d, const bw_snapshot *cur, const bw_changes *
         bw_bitmap_unset(&d->live, ord);
         count_row(d, rec, false);
         int32_t seg = bw_snapshot_segment(d, rec->key);
-        if (seg >= 0)
+        if (seg >= 0) {
             d->segs[seg].dead++;
-        else
+            bw_merge_kill(d, rec->key);
+        } else {
             d->grow_live--;
+        }
     }
 }
 
@@ -162,20 +164,34 @@ bw_status bw_partition_prepare(bw_ctx *ctx, const bw_snapshot *cur, const bw_cha
     return st;
 }
 
+static bool is_in(const bw_snapshot *cur, const bw_part_segment *p)
+{
+    for (uint32_t i = 0; i < cur->nsegs; i++)
+        if (cur->segs[i].p.no == p->no && cur->segs[i].p.build == p->build)
+            return true;
+    for (uint32_t i = 0; i < cur->nmerges; i++)
+        if (cur->merges[i].s.p.no == p->no && cur->merges[i].s.p.build == p->build)
+            return true;
+    return false;
+}
+
+static void discard_graph(const bw_partition *p, const bw_part_segment *s)
+{
+    for (uint32_t v = 0; v < p->nvec; v++)
+        if (!p->specs[v].sparse)
+            bw_builder_discard(p->env->builder, p->id.number, s->no, v);
+}
+
 /* Graphs that the draft asked for are of rows that were refused. */
 static void discard_graphs(const bw_snapshot *next, const bw_snapshot *cur)
 {
     const bw_partition *p = next->part;
-    for (uint32_t i = 0; i < next->nsegs; i++) {
-        const bw_part_segment *s = &next->segs[i].p;
-        uint32_t k = 0;
-        while (k < cur->nsegs &&
-               (cur->segs[k].p.no != s->no || cur->segs[k].p.build != s->build))
-            k++;
-        for (uint32_t v = 0; k == cur->nsegs && v < p->nvec; v++)
-            if (!p->specs[v].sparse)
-                bw_builder_discard(p->env->builder, p->id.number, s->no, v);
-    }
+    for (uint32_t i = 0; i < next->nsegs; i++)
+        if (!is_in(cur, &next->segs[i].p))
+            discard_graph(p, &next->segs[i].p);
+    for (uint32_t i = 0; i < next->nmerges; i++)
+        if (!is_in(cur, &next->merges[i].s.p))
+            discard_graph(p, &next->merges[i].s.p);
 }
 
 void bw_partition_abort(bw_prepared *w)
@@ -296,15 +312,18 @@ static bw_status apply_all(bw_ctx *ctx, bw_db *db, const bw_prepared *w, uint64_
             st = bw_partfile_put_row(ctx, db, rec->key, bw_buf_view(buf), rec->text);
     }
     for (uint32_t i = 0; st == BW_OK && i < w->nscrubs; i++)
-        st = bw_partfile_scrub(ctx, db, w->scrubs[i][0], w->scrubs[i][1]);
+        st = bw_partfile_scrub(ctx, db, &w->scrubs[i]);
     if (st == BW_OK && w->segments_changed) {
-        uint32_t n = w->next->nsegs;
+        uint32_t n = w->next->nsegs, m = w->next->nmerges;
         bw_part_segment *list = bw_arena_calloc(ctx, n, sizeof *list);
-        if (!list)
+        bw_part_segment *merges = bw_arena_calloc(ctx, m, sizeof *merges);
+        if (!list || !merges)
             return BW_ENOMEM;
         for (uint32_t i = 0; i < n; i++)
             list[i] = w->next->segs[i].p;
-        st = bw_partfile_put_segments(ctx, db, list, n);
+        for (uint32_t i = 0; i < m; i++)
+            merges[i] = w->next->merges[i].s.p;
+        st = bw_partfile_put_segments(ctx, db, list, n, merges, m);
     }
     if (st == BW_OK)
         st = bw_partfile_put_state(ctx, db, &w->next->state);

@@ -320,6 +320,12 @@ void bw_blockfile_free(bw_blockfile *f)
     bw_free(f);
 }
 
+void bw_blockfile_disown(bw_blockfile *f)
+{
+    bw_log(BW_LOG_ERROR, "store: a file of vectors is damaged; a restart makes it again");
+    (void)unlink(f->path); /* gone already: the same */
+}
+
 static void head_make(unsigned char *block, const unsigned char id[BW_BLOCK_ID],
                       uint64_t length)
 {

@@ -60,6 +60,8 @@ typedef struct bw_blockfile bw_blockfile;
 bw_blockfile *bw_blockfile_new(bw_block_cache *cache, const char *path,
                                const unsigned char id[BW_BLOCK_ID],
                                const unsigned char key[BW_BLOCK_KEY], uint64_t length);
+/* Takes its name away, so that the next start makes it again: a block is damaged. */
+void bw_blockfile_disown(bw_blockfile *f);
 void bw_blockfile_free(bw_blockfile *f); /* nobody reads; NULL is accepted */
 /* Does the file exist, whole, with that identity, length and key? Reads its head alone.
  * BW_ENOTFOUND, BW_ECORRUPT. */

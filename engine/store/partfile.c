@@ -28,6 +28,8 @@ enum {
     SLOT_ROW_SKELETON,
     SLOT_ROWS,
     SLOT_SCRUB,
+    SLOT_SCRUB_MARK,
+    SLOT_SCRUB_MARKED,
     SLOT_SEGMENTS,
     SLOT_SEGMENT_CLEAR,
     SLOT_SEGMENT_PUT,
@@ -202,74 +204,104 @@ bw_status bw_partfile_put_state(bw_ctx *ctx, bw_db *db, const bw_part_state *s)
     return rc;
 }
 
+typedef struct segment_list {
+    bw_part_segment *items;
+    uint32_t n, cap;
+} segment_list;
+
+static bw_status list_put(bw_ctx *ctx, segment_list *l, const bw_part_segment *s)
+{
+    if (s->key_last < s->key_first ||
+        (l->n > 0 && s->key_first <= l->items[l->n - 1].key_last) || s->key_first < 1)
+        return bw_fail(ctx, BW_ECORRUPT, "store: a partition's segments overlap");
+    if (l->n == l->cap) {
+        uint32_t grown = l->cap ? 2 * l->cap : 8;
+        l->items = bw_arena_grow(ctx, l->items, l->cap * sizeof *l->items,
+                                 grown * sizeof *l->items);
+        if (!l->items)
+            return BW_ENOMEM;
+        l->cap = grown;
+    }
+    l->items[l->n++] = *s;
+    return BW_OK;
+}
+
+enum { MERGING = 2 }; /* of `adopted` */
+
 bw_status bw_partfile_segments(bw_ctx *ctx, bw_db *db, bw_part_segment **out,
-                               uint32_t *n)
+                               uint32_t *n, bw_part_segment **merges,
+                               uint32_t *nmerges)
 {
     sqlite3_stmt *st = NULL;
     bw_status rc =
         bw_db_stmt(ctx, db, SLOT_SEGMENTS,
                    "SELECT no, build, key_first, key_last, sealed_at, adopted, slots "
-                   "FROM segment ORDER BY no",
+                   "FROM segment ORDER BY key_first",
                    &st);
-    bw_part_segment *list = NULL;
-    uint32_t count = 0, cap = 0;
+    segment_list sealed = {0}, merging = {0};
     bool row = false;
-    int64_t last = 0;
     while (rc == BW_OK && (rc = bw_db_step(ctx, db, st, &row)) == BW_OK && row) {
-        if (count == cap) {
-            uint32_t grown = cap ? 2 * cap : 8;
-            list = bw_arena_grow(ctx, list, cap * sizeof *list, grown * sizeof *list);
-            if (!list) {
-                rc = BW_ENOMEM;
-                break;
-            }
-            cap = grown;
-        }
+        int64_t adopted = sqlite3_column_int64(st, 5);
         bw_part_segment s = {(uint32_t)sqlite3_column_int64(st, 0),
                              (uint32_t)sqlite3_column_int64(st, 1),
                              sqlite3_column_int64(st, 2),
                              sqlite3_column_int64(st, 3),
                              (uint64_t)sqlite3_column_int64(st, 4),
                              (uint32_t)sqlite3_column_int64(st, 6),
-                             sqlite3_column_int64(st, 5) != 0};
-        if (s.key_first <= last || s.key_last < s.key_first) {
-            rc = bw_fail(ctx, BW_ECORRUPT, "store: a partition's segments overlap");
-            break;
-        }
-        last = s.key_last;
-        list[count++] = s;
+                             adopted == 1};
+        rc = list_put(ctx, adopted == MERGING ? &merging : &sealed, &s);
     }
     if (st)
         sqlite3_reset(st);
     if (rc != BW_OK)
         return rc;
-    *out = list;
-    *n = count;
+    *out = sealed.items;
+    *n = sealed.n;
+    *merges = merging.items;
+    *nmerges = merging.n;
     return BW_OK;
 }
 
+static bw_status put_segment(bw_ctx *ctx, bw_db *db, const bw_part_segment *s,
+                             int adopted)
+{
+    sqlite3_stmt *st = NULL;
+    bw_status rc = bw_db_stmt(ctx, db, SLOT_SEGMENT_PUT,
+                              "INSERT INTO segment VALUES(?1,?2,?3,?4,?5,?6,?7)", &st);
+    if (rc != BW_OK)
+        return rc;
+    sqlite3_bind_int64(st, 1, s->no);
+    sqlite3_bind_int64(st, 2, s->build);
+    sqlite3_bind_int64(st, 3, s->key_first);
+    sqlite3_bind_int64(st, 4, s->key_last);
+    sqlite3_bind_int64(st, 5, (int64_t)s->sealed_at);
+    sqlite3_bind_int64(st, 6, adopted);
+    sqlite3_bind_int64(st, 7, s->slots);
+    return bw_db_run(ctx, db, st);
+}
+
 bw_status bw_partfile_put_segments(bw_ctx *ctx, bw_db *db, const bw_part_segment *s,
-                                   uint32_t n)
+                                   uint32_t n, const bw_part_segment *merges,
+                                   uint32_t nmerges)
 {
     sqlite3_stmt *st = NULL;
     bw_status rc = bw_db_stmt(ctx, db, SLOT_SEGMENT_CLEAR, "DELETE FROM segment", &st);
     if (rc == BW_OK)
         rc = bw_db_run(ctx, db, st);
-    for (uint32_t i = 0; rc == BW_OK && i < n; i++) {
-        rc = bw_db_stmt(ctx, db, SLOT_SEGMENT_PUT,
-                        "INSERT INTO segment VALUES(?1,?2,?3,?4,?5,?6,?7)", &st);
-        if (rc != BW_OK)
-            break;
-        sqlite3_bind_int64(st, 1, s[i].no);
-        sqlite3_bind_int64(st, 2, s[i].build);
-        sqlite3_bind_int64(st, 3, s[i].key_first);
-        sqlite3_bind_int64(st, 4, s[i].key_last);
-        sqlite3_bind_int64(st, 5, (int64_t)s[i].sealed_at);
-        sqlite3_bind_int64(st, 6, s[i].adopted);
-        sqlite3_bind_int64(st, 7, s[i].slots);
-        rc = bw_db_run(ctx, db, st);
-    }
+    for (uint32_t i = 0; rc == BW_OK && i < n; i++)
+        rc = put_segment(ctx, db, &s[i], s[i].adopted);
+    for (uint32_t i = 0; rc == BW_OK && i < nmerges; i++)
+        rc = put_segment(ctx, db, &merges[i], MERGING);
+    /* A file of version 1 becomes one of ours with the first thing that version 1 did not
+     * know; the mark is part of the transaction. */
+    if (rc == BW_OK && nmerges > 0)
+        rc = bw_db_exec(ctx, db, "PRAGMA user_version=2");
     return rc;
+}
+
+static bw_row_mark mark_of(int dead)
+{
+    return dead == 0 ? BW_ROW_LIVES : dead == 2 ? BW_ROW_LEFT_OUT : BW_ROW_DEAD;
 }
 
 bw_status bw_partfile_rows(bw_ctx *ctx, bw_db *db, bw_partfile_row_fn fn, void *arg)
@@ -280,8 +312,7 @@ bw_status bw_partfile_rows(bw_ctx *ctx, bw_db *db, bw_partfile_row_fn fn, void *
     bool row = false;
     while (rc == BW_OK && (rc = bw_db_step(ctx, db, st, &row)) == BW_OK && row) {
         bw_arena_mark mark = bw_arena_mark_get(ctx);
-        rc = fn(ctx, arg, sqlite3_column_int64(st, 0), sqlite3_column_int(st, 1) != 0,
-                bw_db_column(st, 2));
+        rc = fn(ctx, arg, sqlite3_column_int64(st, 0), mark_of(sqlite3_column_int(st, 1)), bw_db_column(st, 2));
         bw_arena_release(ctx, mark);
     }
     if (rc != BW_OK && st)
@@ -344,16 +375,19 @@ bw_status bw_partfile_end_row(bw_ctx *ctx, bw_db *db, int64_t key, bw_str skelet
     return rc;
 }
 
-bw_status bw_partfile_scrub(bw_ctx *ctx, bw_db *db, int64_t key_first, int64_t key_last)
+bw_status bw_partfile_scrub(bw_ctx *ctx, bw_db *db, const bw_scrub_range *r)
 {
+    static const char *const sql[] = {
+        [BW_SCRUB_DEAD] = "DELETE FROM row WHERE key BETWEEN ?1 AND ?2 AND dead<>0",
+        [BW_SCRUB_MARK] = "UPDATE row SET dead=2 WHERE key BETWEEN ?1 AND ?2 AND dead=1",
+        [BW_SCRUB_MARKED] = "DELETE FROM row WHERE key BETWEEN ?1 AND ?2 AND dead=2"};
+    static const unsigned slots[] = {SLOT_SCRUB, SLOT_SCRUB_MARK, SLOT_SCRUB_MARKED};
     sqlite3_stmt *st = NULL;
-    bw_status rc =
-        bw_db_stmt(ctx, db, SLOT_SCRUB,
-                   "DELETE FROM row WHERE key BETWEEN ?1 AND ?2 AND dead=1", &st);
+    bw_status rc = bw_db_stmt(ctx, db, slots[r->what], sql[r->what], &st);
     if (rc != BW_OK)
         return rc;
-    sqlite3_bind_int64(st, 1, key_first);
-    sqlite3_bind_int64(st, 2, key_last);
+    sqlite3_bind_int64(st, 1, r->key_first);
+    sqlite3_bind_int64(st, 2, r->key_last);
     return bw_db_run(ctx, db, st);
 }
 

@@ -8,9 +8,13 @@
  * written to the growing segment next_segment: number of the next sealed segment
  *   owner(class)           the class's 32 bytes (checked at open)
  *   row(key, dead, rec)    rec.h; by rising key. dead = 1: a skeleton that a graph
- * needs segment(no, build, key_first, key_last, sealed_at, adopted, slots) sealed
- * segments: ranges of keys, disjoint, rising with no; rows beyond the last belong to
- * the growing segment. slots = rows in the range (dead ones too); build counts rebuilds
+ *                        needs; 2: the same, and not in the merge that covers it
+ *   segment(no, build, key_first, key_last, sealed_at, adopted, slots)  sealed segments:
+ *                          ranges of keys, disjoint; rows beyond the last belong to the
+ *                          growing segment. slots = rows in the range (dead ones too);
+ *                          build counts rebuilds, 0 = no graph is wanted. adopted = 2: a
+ *                          merge in the making, over whole segments (from version 2 on);
+ *                          slots are the rows that it gathered
  *   staged(tx, seq, kill, rec)  rows of a transaction over several files, waiting for
  *                          its record in the catalogue: kill = key of a row that ends
  *                          (rec empty), or 0 and rec = a new row
@@ -22,7 +26,7 @@
 #include "rec.h"
 #include "sql.h"
 
-enum { BW_PARTFILE_APP = 0x42775031, BW_PARTFILE_VERSION = 1 };
+enum { BW_PARTFILE_APP = 0x42775031, BW_PARTFILE_VERSION = 2 };
 
 typedef struct bw_part_state {
     uint64_t version, writes, grow_written;
@@ -55,12 +59,14 @@ BW_MUST_USE bw_status bw_partfile_open(bw_ctx *ctx, const char *path,
                                        bool check, bw_health *health, bw_db **out);
 
 BW_MUST_USE bw_status bw_partfile_state(bw_ctx *ctx, bw_db *db, bw_part_state *out);
-/* In ctx's arena, by rising number. */
+/* In ctx's arena, by rising key: the sealed segments, and the merges in the making. */
 BW_MUST_USE bw_status bw_partfile_segments(bw_ctx *ctx, bw_db *db,
-                                           bw_part_segment **out, uint32_t *n);
+                                           bw_part_segment **out, uint32_t *n,
+                                           bw_part_segment **merges, uint32_t *nmerges);
 
-typedef bw_status (*bw_partfile_row_fn)(bw_ctx *ctx, void *arg, int64_t key, bool dead,
-                                        bw_str rec);
+typedef enum bw_row_mark { BW_ROW_LIVES, BW_ROW_DEAD, BW_ROW_LEFT_OUT } bw_row_mark;
+typedef bw_status (*bw_partfile_row_fn)(bw_ctx *ctx, void *arg, int64_t key,
+                                        bw_row_mark mark, bw_str rec);
 /* All rows by rising key. */
 BW_MUST_USE bw_status bw_partfile_rows(bw_ctx *ctx, bw_db *db, bw_partfile_row_fn fn,
                                        void *arg);
@@ -72,12 +78,22 @@ BW_MUST_USE bw_status bw_partfile_put_row(bw_ctx *ctx, bw_db *db, int64_t key,
  * was. */
 BW_MUST_USE bw_status bw_partfile_end_row(bw_ctx *ctx, bw_db *db, int64_t key,
                                           bw_str skeleton, bw_str text);
-BW_MUST_USE bw_status bw_partfile_scrub(bw_ctx *ctx, bw_db *db, int64_t key_first,
-                                        int64_t key_last);
+typedef enum bw_scrub {
+    BW_SCRUB_DEAD,  /* dead rows go */
+    BW_SCRUB_MARK,  /* dead rows are left out of the merge that begins */
+    BW_SCRUB_MARKED /* rows that were left out go: the merge is adopted */
+} bw_scrub;
+typedef struct bw_scrub_range {
+    int64_t key_first, key_last;
+    bw_scrub what;
+} bw_scrub_range;
+BW_MUST_USE bw_status bw_partfile_scrub(bw_ctx *ctx, bw_db *db, const bw_scrub_range *r);
 BW_MUST_USE bw_status bw_partfile_put_state(bw_ctx *ctx, bw_db *db,
                                             const bw_part_state *s);
 BW_MUST_USE bw_status bw_partfile_put_segments(bw_ctx *ctx, bw_db *db,
-                                               const bw_part_segment *s, uint32_t n);
+                                               const bw_part_segment *s, uint32_t n,
+                                               const bw_part_segment *merges,
+                                               uint32_t nmerges);
 
 BW_MUST_USE bw_status bw_partfile_stage(bw_ctx *ctx, bw_db *db, uint64_t tx,
                                         uint32_t seq, int64_t kill, bw_str rec);

@@ -23,8 +23,9 @@ typedef struct bw_engine_options {
     uint32_t seal_rows;           /* rows after which a growing segment is sealed; 0 = 50,000 */
     uint32_t adopt_rows; /* rows written after sealing at which the graph must serve; 0 = seal_rows */
     bool null_sync;               /* tests of speed only: synchronous=OFF */
+    uint64_t block_cache_bytes;   /* of vectors that are on file; 0 = 256 MiB */
 } bw_engine_options;
-#define BW_ENGINE_OPTIONS_INIT {1, true, 0, 0, 0, false}
+#define BW_ENGINE_OPTIONS_INIT {1, true, 0, 0, 0, false, 0}
 
 /* dir: the cell's data folder; borrowed. Refuses a folder of a newer format
  * (BW_ECORRUPT) and one that another process holds (BW_EUNAVAILABLE). Finishes or
@@ -104,6 +105,13 @@ BW_MUST_USE bw_status bw_collection_index_put(bw_ctx *ctx, bw_engine *engine, bw
                                               bw_str name, const bw_index_spec *spec);
 BW_MUST_USE bw_status bw_collection_index_drop(bw_ctx *ctx, bw_engine *engine, bw_str tenant,
                                                bw_str name, bw_str field);
+
+/* Makes each permitted class's rows one sealed segment with its graph, and waits for it:
+ * for the end of a bulk load. Classes with fewer rows than a graph needs stay as they are,
+ * others are not opened. Reads and writes go on meanwhile. BW_ETIMEOUT: what has begun is
+ * adopted at its count of writes, or by the next call. */
+BW_MUST_USE bw_status bw_collection_seal(bw_ctx *ctx, bw_engine *engine, bw_str tenant,
+                                         bw_str name, const bw_permit *permit);
 
 typedef enum bw_alias_action_kind { BW_ALIAS_CREATE, BW_ALIAS_RENAME, BW_ALIAS_DELETE } bw_alias_action_kind;
 typedef struct bw_alias_action {
