@@ -72,6 +72,7 @@ const bw_index_ops bw_index__graph = {
     .filtered = true,
     .metrics = {true, true, true, false},
     .build = bw_graph__build,
+    .derive = bw_graph__derive,
     .search = bw_graph__search,
     .save = bw_graph__save,
     .load = bw_graph__load,

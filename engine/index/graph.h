@@ -167,7 +167,21 @@ BW_MUST_USE bw_status bw_graph__params(bw_ctx *ctx, const bw_index_params *in, s
 BW_MUST_USE bw_status bw_graph__build(bw_ctx *ctx, const bw_index_params *params,
                                       const bw_rows *rows, bw_index **out);
 
+/* g->nodes, and first and members where rows are equal. */
+BW_MUST_USE bw_status bw_graph__nodes_find(bw_ctx *ctx, bw_graph *g, const float *rows);
+/* x: all nodes rotated, by g's geometry. false: told to stop. */
+bool bw_graph__turn(const bw_graph *g, const bw_index_params *params, const float *rows,
+                    float *x);
+/* Whether g's geometry, made for other rows, can hold this node too. */
+bool bw_graph__row_fits(const bw_graph *g, const float *rows, uint32_t node);
+
+/* ---- graph_edit.c ---- */
+BW_MUST_USE bw_status bw_graph__derive(bw_ctx *ctx, const bw_index_params *params,
+                                       const bw_index *old, const uint32_t *map,
+                                       const bw_rows *rows, bw_index **out);
+
 /* ---- graph_build.c ---- */
+bool bw_graph__entry(bw_graph *g, const float *x); /* makes the entry row; false: no memory */
 /* x: the nodes, rotated. Fills g's block and entry row. */
 BW_MUST_USE bw_status bw_graph__links(bw_ctx *ctx, bw_graph *g,
                                       const bw_index_params *params, float *x);

@@ -149,9 +149,8 @@ static void code_rows(void *arg, uint32_t thread, size_t from, size_t to)
 }
 
 /* Nodes from all over: one of each stretch of numbers. */
-static bool entry_make(build *b)
+bool bw_graph__entry(bw_graph *g, const float *x)
 {
-    bw_graph *g = b->g;
     const uint32_t n = g->nodes;
     uint32_t want = 32 * (uint32_t)ceil(sqrt((double)n) / 16);
     want = want < n / 4 / 32 * 32 ? want : n / 4 / 32 * 32;
@@ -165,7 +164,7 @@ static bool entry_make(build *b)
         for (uint32_t e = 0; e < want && e < n; e++) {
             const uint32_t node = (uint32_t)((uint64_t)n * e / want);
             bw_rabitq_row_put(&g->wide, g->entry, e, node,
-                              b->x + (size_t)node * g->row.dim, zero);
+                              x + (size_t)node * g->row.dim, zero);
         }
     }
     bw_free_vectors(zero);
@@ -223,7 +222,7 @@ static bw_status links_make(bw_ctx *ctx, build *b)
 {
     if (!rooms_make(b) || !bw_graph__block_new(b->g))
         return bw_fail_nomem(ctx);
-    if (!in_parallel(b, code_rows) || !entry_make(b))
+    if (!in_parallel(b, code_rows) || !bw_graph__entry(b->g, b->x))
         return bw_graph__gave_up(ctx, b->params);
     const bw_status st = bw_graph__init(ctx, &b->p, b->params, b->chosen, b->nchosen);
     if (st != BW_OK)

@@ -12,6 +12,7 @@
 #define LENGTH_LO   1e-15
 #define LENGTH_HI   1e15
 #define DOT_SPREAD  1.01 /* longest : shortest, for dot */
+#define FROM_MEAN_MAX 128.0 /* scaled; the first rows' is 64: halves hold 4·128² */
 
 typedef struct row_hash {
     uint64_t hash;
@@ -77,7 +78,7 @@ static bool members_make(bw_graph *g, const uint32_t *node_of)
     return true;
 }
 
-static bw_status nodes_find(bw_ctx *ctx, bw_graph *g, const float *rows)
+bw_status bw_graph__nodes_find(bw_ctx *ctx, bw_graph *g, const float *rows)
 {
     row_hash *h = bw_alloc(g->n * sizeof *h);
     uint32_t *node_of = bw_alloc(g->n * sizeof *node_of);
@@ -152,12 +153,35 @@ static void rotate_nodes(void *arg, uint32_t thread, size_t from, size_t to)
                         t->g->mean, t->g->scale, t->x + i * t->g->row.dim);
 }
 
+bool bw_graph__turn(const bw_graph *g, const bw_index_params *params, const float *rows,
+                    float *x)
+{
+    turn t = {g, rows, x};
+    return bw_graph__parallel(params->threads, params->stop, g->nodes, 256, rotate_nodes,
+                              &t);
+}
+
+bool bw_graph__row_fits(const bw_graph *g, const float *rows, uint32_t node)
+{
+    const float *row = rows + (size_t)node_row(g, node) * g->params.dim;
+    double own = 0, from_mean = 0;
+    for (uint32_t i = 0; i < g->params.dim; i++) {
+        const double v = (double)row[i], r = (v - (double)g->mean[i]) * (double)g->scale;
+        own += v * v;
+        from_mean += r * r;
+    }
+    const double length = sqrt(own), share = length / (double)g->length;
+    const bool dot = g->params.metric == BW_METRIC_DOT;
+    return length < LENGTH_HI && from_mean <= FROM_MEAN_MAX * FROM_MEAN_MAX &&
+           (!dot || (share <= sqrt(DOT_SPREAD) && share >= 1 / sqrt(DOT_SPREAD)));
+}
+
 /* A graph of g->n rows into g. */
 static bw_status nodes_link(bw_ctx *ctx, bw_graph *g, const bw_index_params *params,
                             const float *rows)
 {
     const uint32_t padded = bw_rotate_padded(params->dim);
-    bw_status st = nodes_find(ctx, g, rows);
+    bw_status st = bw_graph__nodes_find(ctx, g, rows);
     if (st != BW_OK)
         return st;
     double *sums = bw_alloc(params->dim * sizeof *sums);
@@ -173,11 +197,9 @@ static bw_status nodes_link(bw_ctx *ctx, bw_graph *g, const bw_index_params *par
         g->row = bw_rabitq_layout_of(BW_RABITQ_L2, padded, params->M);
         if (!__builtin_mul_overflow((size_t)g->nodes, padded * sizeof *x, &bytes))
             x = bw_alloc_vectors(bytes);
-        turn t = {g, rows, x};
         if (!x)
             st = bw_fail_nomem(ctx);
-        else if (!bw_graph__parallel(params->threads, params->stop, g->nodes, 256,
-                                     rotate_nodes, &t))
+        else if (!bw_graph__turn(g, params, rows, x))
             st = bw_graph__gave_up(ctx, params);
         else
             st = bw_graph__links(ctx, g, params, x);
