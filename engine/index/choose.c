@@ -13,7 +13,9 @@ enum {
     CODES_LINE = 24,  /* sixteenths of a line of codes: bytes and their arithmetic */
     CODES_FACTORS = 12, /* bytes: step, norm, lost */
     RESCORED_MIN = 48, /* rows that the bound of 4-bit codes leaves, besides 2 k … */
-    RESCORED_SHARE = 256, /* … and one in so many */
+    RESCORED_SHARE = 256, /* … and one in so many; */
+    CHAINED_MIN = 4,      /* with a threshold from the start: these … */
+    CHAINED_SHARE = 64,   /* … and one in so many */
     HOP_LINE = 5 * 16 /* sixteenths of a line of a hop: nobody knows it ahead */
 };
 
@@ -51,6 +53,9 @@ static uint64_t codes_cost(const bw_choose_block *b)
 {
     uint64_t stride = ((uint64_t)b->dim + 63) / 64 * 32 + CODES_FACTORS;
     uint64_t rescored = 2 * (uint64_t)b->k + RESCORED_MIN + b->permitted / RESCORED_SHARE;
+    uint64_t chained = CHAINED_MIN + b->permitted / CHAINED_SHARE;
+    if (b->chained && chained < rescored)
+        rescored = chained;
     rescored = rescored < b->permitted ? rescored : b->permitted;
     return CODES_SETUP * SIXTEENTHS + b->permitted * stride * CODES_LINE / LINE +
            rescored * lines(row_bytes(b)) * SIXTEENTHS *

@@ -43,6 +43,7 @@ typedef struct bw_choose_block {
     bw_dtype dtype;
     bool codes;    /* the block has 4-bit codes */
     bool on_file;  /* its rows are not in memory */
+    bool chained;  /* the list is full of other blocks' rows, whose worst key prunes here */
     uint32_t hops; /* that a graph needs when all rows are permitted; 0: no graph */
     uint32_t hop_lines; /* cache lines of one hop */
 } bw_choose_block;

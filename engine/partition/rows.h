@@ -33,7 +33,7 @@ static inline void bw_rwlock_init(pthread_rwlock_t *lock)
 
 struct bw_build; /* build.h */
 
-enum { BW_CODES_ROWS_MIN = 256 }; /* a smaller block is scanned as fast without codes */
+enum { BW_CODES_ROWS_MIN = 32 }; /* a smaller block is scanned as fast without codes */
 
 /* A block of vectors in their stored precision. Growing: rows are appended in place up
  * to cap. Sealed: complete. */

@@ -115,7 +115,8 @@ static void choose(const pass *b, ask *a)
                              .dim = b->rows.dim,
                              .dtype = b->rows.dtype,
                              .codes = b->r->b->m->codes != NULL,
-                             .on_file = !b->rows.data};
+                             .on_file = !b->rows.data,
+                             .chained = a->q->out->n == a->q->out->k};
     bool may = b->graph && bw_choose_approximate(&whole, &a->recall);
     if (may)
         a->effort = effort_for(b, p, a->recall);

@@ -227,15 +227,15 @@ static bw_status job_init(bw_plan *p, const bw_leaf *leaf, uint32_t vec,
 static bw_status count_permitted(bw_plan *p, job *j, uint32_t vec, bool shadowed)
 {
     const bw_query *q = j->leaf->query;
-    uint64_t enough = 0;
     bool graphs = false;
     j->permitted = p->nlive;
-    for (size_t i = 0; i < p->view->nparts && !graphs; i++) {
-        enough = bw_snapshot_exact_rows(p->view->parts[i]);
-        graphs = bw_snapshot_has_graph(p->view->parts[i], vec);
-    }
-    if (!graphs || p->nlive < enough || j->leaf->exact || q->exact || q->recall > 0 ||
+    if (p->view->nparts == 0 || j->leaf->exact || q->exact || q->recall > 0 ||
         q->ef_search > 0)
+        return BW_OK;
+    uint64_t enough = bw_snapshot_exact_rows(p->view->parts[0]); /* one for the cell */
+    for (size_t i = 0; p->nlive >= enough && i < p->view->nparts && !graphs; i++)
+        graphs = bw_snapshot_has_graph(p->view->parts[i], vec);
+    if (!graphs)
         return BW_OK;
     j->permitted = 0;
     for (size_t i = 0; i < p->view->nparts && j->permitted < enough; i++) {

@@ -56,6 +56,11 @@ static void test_choose__few_rows_are_scanned_many_walked(void **state)
     assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_SCAN);
     b = block(300000, 60);
     assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_SCAN);
+    b = block(64, 64); /* what the first block scans, a later one reads by its codes */
+    b.hops = 0;
+    assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_SCAN);
+    b.chained = true;
+    assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_CODES);
     b = block(300000, 3000); /* one in a hundred */
     assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_CODES);
     b = block(300000, 300000);
