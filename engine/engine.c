@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum { CACHE_BYTES = 256 << 20 };
-enum { OPEN_MAX = 256, SEAL_ROWS = 50000, GRAPH_ROWS_MIN = 4000, GAP_ROWS_MIN = 65536 };
+enum { OPEN_MAX = 256, SEAL_ROWS = 16384, GRAPH_ROWS_MIN = 4000, GAP_ROWS_MIN = 65536 };
 
 static uint32_t or_default(uint32_t v, uint32_t d)
 {
@@ -65,12 +65,12 @@ static void init_env(bw_engine *e, const bw_engine_options *o)
     v->dir = e->parts_dir;
     v->null_sync = o->null_sync;
     v->seal_rows = or_default(o->seal_rows, SEAL_ROWS);
-    v->adopt_rows = or_default(o->adopt_rows, v->seal_rows);
+    v->adopt_rows = or_default(o->adopt_rows, (v->seal_rows + 3) / 4);
     v->graph_rows_min =
         v->seal_rows / 2 < GRAPH_ROWS_MIN ? v->seal_rows / 2 : GRAPH_ROWS_MIN;
     if (v->graph_rows_min == 0)
         v->graph_rows_min = 1;
-    bool small = v->seal_rows < BW_EXACT_ROWS / 2;
+    bool small = v->seal_rows < SEAL_ROWS / 2;
     v->exact_rows = small ? v->graph_rows_min : BW_EXACT_ROWS;
     v->graphs_first = small;
     v->gap_rows_min = v->seal_rows < GAP_ROWS_MIN ? v->seal_rows : GAP_ROWS_MIN;

@@ -2,26 +2,71 @@
  * may see them. */
 #include "base/json.h"
 #include "engine_impl.h"
+#include "kernels/typed.h"
+
+/* Where a collection's memory is, in bytes. Blocks that merges have gathered count too.
+ * `file` is not memory of the process: what lies in files of blocks (the cache of these
+ * belongs to the cell). Left out: single small objects, older snapshots that a reader
+ * still holds, SQLite's page caches (1 MiB an open file). */
+typedef struct ledger {
+    uint64_t vectors, codes, graphs, ids, payload, sparse, file;
+} ledger;
 
 typedef struct sums {
-    uint64_t partitions, loaded, stale, points, dead, segments, graphs, vector_bytes,
-        row_bytes;
+    uint64_t partitions, loaded, stale, points, dead, segments, merges, graphs;
+    ledger memory;
 } sums;
+
+/* built: the graph is complete, and may be looked at. */
+static void add_matrix(const bw_matrix *m, bool built, ledger *t)
+{
+    uint64_t codes = m->codes ? bw_codes_bytes(m->codes) : 0;
+    uint64_t ids = (uint64_t)m->cap * (sizeof *m->ids + sizeof(uint32_t)); /* and ord */
+    t->codes += codes;
+    t->ids += ids;
+    t->vectors += bw_matrix_bytes(m) - codes - (uint64_t)m->cap * sizeof *m->ids;
+    if (!m->data)
+        t->file += (uint64_t)m->cap * m->dim * bw_dtype_size(m->dtype);
+    const bw_index *ix = built ? bw_build_index(m) : NULL;
+    t->graphs += ix ? ix->ops->bytes(ix) : 0;
+}
+
+static void add_gen(const bw_gen *g, ledger *t)
+{
+    for (const bw_row_table *r = bw_gen_rows(g); r; r = r->older)
+        t->ids += (uint64_t)r->cap * (sizeof *r->ids + sizeof *r->keys +
+                                      sizeof(bw_rec *) + sizeof *r->prev);
+    const bw_id_table *ids = atomic_load_explicit(&g->ids, memory_order_acquire);
+    for (; ids; ids = ids->older)
+        t->ids += ((uint64_t)ids->mask + 1) * sizeof ids->slots[0];
+}
 
 static void add_snapshot(const bw_snapshot *s, sums *t)
 {
     t->points += s->nlive;
     t->dead += s->nrows - s->nlive;
     t->segments += s->nsegs;
+    t->merges += s->nmerges;
+    add_gen(s->gen, &t->memory);
+    t->memory.ids += bw_bitmap_words(s->live.nbits) * sizeof(uint64_t);
     for (uint32_t v = 0; v < s->part->nvec; v++)
         for (uint32_t i = 0; i < s->vecs[v].n; i++) {
             const bw_block_ref *r = &s->vecs[v].items[i];
-            t->vector_bytes += bw_matrix_bytes(r->b->m);
-            if (r->seg >= 0 && s->segs[r->seg].p.adopted && bw_build_index(r->b->m))
-                t->graphs++;
+            bool adopted = r->seg >= 0 && s->segs[r->seg].p.adopted;
+            add_matrix(r->b->m, adopted, &t->memory);
+            t->graphs += adopted && bw_build_index(r->b->m);
         }
+    for (uint32_t i = 0; i < s->nmerges; i++)
+        for (uint32_t v = 0; v < s->part->nvec; v++)
+            if (s->merges[i].blocks[v])
+                add_matrix(s->merges[i].blocks[v]->m, false, &t->memory);
     for (uint32_t i = 0; i < s->nrows; i++)
-        t->row_bytes += s->rows->recs[i] ? s->rows->recs[i]->bytes : 0;
+        t->memory.payload += s->rows->recs[i] ? s->rows->recs[i]->bytes : 0;
+    bw_snapshot_index_rdlock(s);
+    for (uint32_t v = 0; v < s->part->nvec; v++)
+        if (s->gen->sparse[v])
+            t->memory.sparse += bw_sparse_bytes(s->gen->sparse[v]);
+    bw_snapshot_index_unlock(s);
 }
 
 static void put(bw_buf *b, const char *key, uint64_t v)
@@ -30,49 +75,127 @@ static void put(bw_buf *b, const char *key, uint64_t v)
     bw_json_put_u64(b, v);
 }
 
-bw_status bw_engine_stats(bw_ctx *ctx, bw_engine *e, bw_str *json)
+static uint64_t total_of(const ledger *l)
 {
-    sums t = {0};
-    pthread_rwlock_rdlock(&e->names);
-    for (uint32_t i = 0; i < e->ncollections; i++) {
-        bw_collection *c = e->collections[i];
-        pthread_rwlock_rdlock(&c->view);
-        for (uint32_t j = 0; j < c->nparts; j++) {
-            t.partitions++;
-            t.stale += atomic_load(&c->parts[j]->stale);
-            if (!atomic_load_explicit(&c->parts[j]->loaded, memory_order_acquire) ||
-                !c->parts[j]->current)
-                continue;
-            t.loaded++;
-            add_snapshot(c->parts[j]->current, &t);
-        }
-        pthread_rwlock_unlock(&c->view);
+    return l->vectors + l->codes + l->graphs + l->ids + l->payload + l->sparse;
+}
+
+static void add_ledger(ledger *to, const ledger *l)
+{
+    to->vectors += l->vectors;
+    to->codes += l->codes;
+    to->graphs += l->graphs;
+    to->ids += l->ids;
+    to->payload += l->payload;
+    to->sparse += l->sparse;
+    to->file += l->file;
+}
+
+static void put_ledger(bw_buf *b, const bw_collection *c, const sums *t)
+{
+    bw_json_sep(b);
+    bw_buf_puts(b, "{\"tenant\":");
+    bw_json_put_str(b, c->info.tenant);
+    bw_buf_puts(b, ",\"name\":");
+    bw_json_put_str(b, c->info.name);
+    bw_buf_putc(b, ',');
+    put(b, "points", t->points);
+    put(b, "vector_bytes", t->memory.vectors);
+    put(b, "code_bytes", t->memory.codes);
+    put(b, "graph_bytes", t->memory.graphs);
+    put(b, "id_bytes", t->memory.ids);
+    put(b, "row_bytes", t->memory.payload);
+    put(b, "sparse_bytes", t->memory.sparse);
+    put(b, "memory_bytes", total_of(&t->memory));
+    put(b, "file_bytes", t->memory.file);
+    bw_buf_putc(b, '}');
+}
+
+static void add_collection(bw_collection *c, sums *t)
+{
+    pthread_rwlock_rdlock(&c->view);
+    for (uint32_t j = 0; j < c->nparts; j++) {
+        t->partitions++;
+        t->stale += atomic_load(&c->parts[j]->stale);
+        if (!atomic_load_explicit(&c->parts[j]->loaded, memory_order_acquire) ||
+            !c->parts[j]->current)
+            continue;
+        t->loaded++;
+        add_snapshot(c->parts[j]->current, t);
     }
-    uint64_t collections = e->ncollections;
-    pthread_rwlock_unlock(&e->names);
+    pthread_rwlock_unlock(&c->view);
+}
+
+static void add_sums(sums *to, const sums *t)
+{
+    to->partitions += t->partitions;
+    to->loaded += t->loaded;
+    to->stale += t->stale;
+    to->points += t->points;
+    to->dead += t->dead;
+    to->segments += t->segments;
+    to->merges += t->merges;
+    to->graphs += t->graphs;
+    add_ledger(&to->memory, &t->memory);
+}
+
+static void put_all(bw_buf *b, bw_engine *e, uint64_t collections, const sums *t)
+{
+    bw_block_cache_stats cache;
+    bw_builder_cache_stats(e->env.builder, &cache);
     pthread_mutex_lock(&e->env.pool.lock);
     uint64_t open = e->env.pool.open;
     pthread_mutex_unlock(&e->env.pool.lock);
+    put(b, "collections", collections);
+    put(b, "partitions", t->partitions);
+    put(b, "partitions_loaded", t->loaded);
+    put(b, "partitions_stale", t->stale);
+    put(b, "files_open", open);
+    put(b, "points", t->points);
+    put(b, "rows_dead", t->dead);
+    put(b, "segments_sealed", t->segments);
+    put(b, "merges_pending", t->merges);
+    put(b, "graphs_serving", t->graphs);
+    put(b, "graphs_pending", bw_builder_pending(e->env.builder));
+    put(b, "vector_bytes", t->memory.vectors);
+    put(b, "code_bytes", t->memory.codes);
+    put(b, "graph_bytes", t->memory.graphs);
+    put(b, "id_bytes", t->memory.ids);
+    put(b, "row_bytes", t->memory.payload);
+    put(b, "sparse_bytes", t->memory.sparse);
+    put(b, "block_cache_bytes", cache.bytes);
+    put(b, "memory_bytes", total_of(&t->memory) + cache.bytes);
+    put(b, "file_bytes", t->memory.file);
+    put(b, "block_cache_bytes_max", cache.bytes_max);
+    put(b, "block_cache_hits", cache.hits);
+    put(b, "block_cache_misses", cache.misses);
+    put(b, "blocks_damaged", cache.damaged);
+    bw_json_put_key(b, "writes_stopped");
+    bw_buf_puts(b, atomic_load(&e->env.health.poisoned) ? "true" : "false");
+}
 
-    bw_buf b = {0};
+bw_status bw_engine_stats(bw_ctx *ctx, bw_engine *e, bw_str *json)
+{
+    sums all = {0};
+    bw_buf b = {0}, each = {0};
+    pthread_rwlock_rdlock(&e->names);
+    for (uint32_t i = 0; i < e->ncollections; i++) {
+        sums t = {0};
+        add_collection(e->collections[i], &t);
+        put_ledger(&each, e->collections[i], &t);
+        add_sums(&all, &t);
+    }
+    uint64_t collections = e->ncollections;
+    pthread_rwlock_unlock(&e->names);
     bw_buf_putc(&b, '{');
-    put(&b, "collections", collections);
-    put(&b, "partitions", t.partitions);
-    put(&b, "partitions_loaded", t.loaded);
-    put(&b, "partitions_stale", t.stale);
-    put(&b, "files_open", open);
-    put(&b, "points", t.points);
-    put(&b, "rows_dead", t.dead);
-    put(&b, "segments_sealed", t.segments);
-    put(&b, "graphs_serving", t.graphs);
-    put(&b, "graphs_pending", bw_builder_pending(e->env.builder));
-    put(&b, "vector_bytes", t.vector_bytes);
-    put(&b, "row_bytes", t.row_bytes);
-    bw_json_put_key(&b, "writes_stopped");
-    bw_buf_puts(&b, atomic_load(&e->env.health.poisoned) ? "true" : "false");
-    bw_buf_putc(&b, '}');
-    bw_status st =
-        b.failed ? bw_fail_nomem(ctx) : bw_arena_str(ctx, bw_buf_view(&b), json);
+    put_all(&b, e, collections, &all);
+    bw_buf_puts(&b, ",\"ledger\":[");
+    bw_buf_put(&b, each.ptr ? each.ptr : "", each.len);
+    bw_buf_puts(&b, "]}");
+    bw_status st = b.failed || each.failed
+                       ? bw_fail_nomem(ctx)
+                       : bw_arena_str(ctx, bw_buf_view(&b), json);
     bw_buf_clear(&b);
+    bw_buf_clear(&each);
     return st;
 }

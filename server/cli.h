@@ -42,5 +42,6 @@ int bw_cli_ingest(int argc, char **argv);
 int bw_cli_query(int argc, char **argv);
 int bw_cli_place(int argc, char **argv);
 int bw_cli_relabel(int argc, char **argv);
+int bw_cli_seal(int argc, char **argv);
 int bw_cli_explain(int argc, char **argv);
 #endif

@@ -75,7 +75,7 @@ static const setting settings[] = {
      "The data folder; --data wins."},
     {"data.open_partitions", SET_U64, AT(open_partitions), "256", 8, 16384,
      "SQLite files kept open at once (about three descriptors each)."},
-    {"data.seal_rows", SET_U64, AT(seal_rows), "50000", 16, 100000000,
+    {"data.seal_rows", SET_U64, AT(seal_rows), "16384", 16, 100000000,
      "Rows after which a growing segment is sealed and gets its own index."},
     {"policies.packs", SET_STR, AT(packs_folder), "", 0, 0,
      "Folder of the policy packs; nothing = the installed one."},

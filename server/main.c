@@ -17,6 +17,7 @@ static const char help[] =
     "  ingest        put a folder of documents into a running cell\n"
     "  query         ask a running cell a question\n"
     "  relabel       move points to other labels, or show what that would do\n"
+    "  seal          end a bulk load: wait until a collection's indexes serve\n"
     "  explain       say why the policies answer as they do, and what would turn it\n"
     "  place         tell where a workload may run, and for how much\n"
     "\n"
@@ -33,6 +34,7 @@ static const command commands[] = {
     {"doctor", bw_cli_doctor},      {"ingest", bw_cli_ingest}, {"query", bw_cli_query},
     {"catalogue", bw_cli_catalogue}, {"place", bw_cli_place},
     {"explain", bw_cli_explain},     {"relabel", bw_cli_relabel},
+    {"seal", bw_cli_seal},
 };
 
 int main(int argc, char **argv)

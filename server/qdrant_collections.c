@@ -154,6 +154,32 @@ bw_status bw_qdrant_collection_create(bw_request *r, bw_response *response)
         &c, s == BW_OK ? bw_qdrant__answer_true(r->ctx, response, true) : s);
 }
 
+/* optimizers_config.indexing_threshold; absent: Qdrant's default. */
+static uint64_t indexing_threshold(bw_ctx *ctx, bw_str settings)
+{
+    bw_json *doc;
+    uint64_t n = 10000;
+    if (settings.len > 0 && bw_json_parse(ctx, settings, BW_JSON_REQUEST, &doc) == BW_OK)
+        (void)bw_json_u64(
+            bw_json_get(bw_json_get(doc, "optimizers_config"), "indexing_threshold"),
+            &n);
+    return n;
+}
+
+/* A client of Qdrant's that loads in bulk sets the threshold to 0 and afterwards to more:
+ * "index it now". The deadline does not undo the change: what has begun goes on. */
+static bw_status seal_after_load(bw_qdrant_call *c, bw_str settings,
+                                 const bw_permit *permit)
+{
+    bw_request *r = c->r;
+    if (indexing_threshold(r->ctx, c->info.settings) != 0 ||
+        indexing_threshold(r->ctx, settings) == 0)
+        return BW_OK;
+    bw_status s = bw_collection_seal(r->ctx, bw_server_engine(r->server),
+                                     c->info.tenant, c->info.name, permit);
+    return s == BW_ETIMEOUT ? BW_OK : s;
+}
+
 bw_status bw_qdrant_collection_update(bw_request *r, bw_response *response)
 {
     bw_qdrant_call c;
@@ -171,6 +197,8 @@ bw_status bw_qdrant_collection_update(bw_request *r, bw_response *response)
     if (s == BW_OK) {
         s = bw_collection_update(r->ctx, bw_server_engine(r->server), c.info.tenant,
                                  c.info.name, schema.settings, schema.labels);
+        if (s == BW_OK)
+            s = seal_after_load(&c, schema.settings, &permit);
         if (s != BW_OK)
             s = bw_qdrant__engine_failed(&c, s);
     }

@@ -33,6 +33,7 @@ bw_status bw_v1_authorize(bw_request *r, bw_response *out);
 bw_status bw_v1_classes(bw_request *r, bw_response *out);
 bw_status bw_v1_collections(bw_request *r, bw_response *out);
 bw_status bw_v1_collection_put(bw_request *r, bw_response *out);
+bw_status bw_v1_collection_seal(bw_request *r, bw_response *out);
 bw_status bw_v1_keys_list(bw_request *r, bw_response *out);
 bw_status bw_v1_keys_add(bw_request *r, bw_response *out);
 bw_status bw_v1_keys_revoke(bw_request *r, bw_response *out);

@@ -32,6 +32,8 @@ const bw_route bw_routes_v1[] = {
     KEY("GET", "/v1/collections", bw_v1_collections, BW_ACTION_QUERY, false),
     {"PUT", "/v1/collections/{}", bw_v1_collection_put, BW_ROUTE_COLLECTION,
      BW_ACTION_MANAGE_COLLECTION, BW_FAMILY_V1, true},
+    {"POST", "/v1/collections/{}/seal", bw_v1_collection_seal, BW_ROUTE_COLLECTION,
+     BW_ACTION_MANAGE_COLLECTION, BW_FAMILY_V1, true},
     {"GET", "/metrics", bw_metrics, BW_ROUTE_KEY, BW_ACTION_ADMIN, BW_FAMILY_QDRANT,
      false},
     {NULL, NULL, NULL, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1, false},

@@ -85,6 +85,7 @@ void bw_index_stop_when(const atomic_bool *flag);
 typedef struct bw_sparse_index bw_sparse_index;
 bw_sparse_index *bw_sparse_new(void);
 void bw_sparse_free(bw_sparse_index *ix);
+size_t bw_sparse_bytes(const bw_sparse_index *ix); /* of its lists */
 BW_MUST_USE bw_status bw_sparse_add(bw_ctx *ctx, bw_sparse_index *ix, uint32_t row,
                                     const uint32_t *indices, const float *values, size_t n);
 /* df over allowed rows of each query index, added to df[i]: IDF is summed over partitions first. */

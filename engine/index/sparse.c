@@ -26,6 +26,14 @@ struct bw_sparse_index {
     size_t rows; /* one more than the last row added */
 };
 
+size_t bw_sparse_bytes(const bw_sparse_index *ix)
+{
+    size_t bytes = sizeof *ix + ix->cap * sizeof *ix->lists;
+    for (size_t i = 0; i < ix->nlists; i++)
+        bytes += ix->lists[i].cap * sizeof *ix->lists[i].items;
+    return bytes;
+}
+
 bw_sparse_index *bw_sparse_new(void)
 {
     bw_sparse_index *ix = bw_calloc(1, sizeof *ix);

@@ -20,8 +20,8 @@ typedef struct bw_engine_options {
     uint32_t version; /* 1 */
     bool create;      /* make the folder and the catalogue if they are missing */
     uint32_t open_partitions_max; /* SQLite handles kept open; 0 = 256 */
-    uint32_t seal_rows;           /* rows after which a growing segment is sealed; 0 = 50,000 */
-    uint32_t adopt_rows; /* rows written after sealing at which the graph must serve; 0 = seal_rows */
+    uint32_t seal_rows;           /* rows after which a growing segment is sealed; 0 = 16,384 */
+    uint32_t adopt_rows; /* rows written after sealing at which the graph must serve; 0 = seal_rows / 4 */
     bool null_sync;               /* tests of speed only: synchronous=OFF */
     uint64_t block_cache_bytes;   /* of vectors that are on file; 0 = 256 MiB */
 } bw_engine_options;

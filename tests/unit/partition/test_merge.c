@@ -414,7 +414,7 @@ static void test_seal_call__reads_and_writes_go_on(void **state)
 }
 
 #ifdef BW_DEBUG
-static int fail_at, passed;
+static atomic_int fail_at, passed; /* builders pass failpoints too */
 
 static bw_status fail_once(const char *name)
 {
