@@ -1,32 +1,31 @@
-/* Timing of the index kinds and of the whole engine in one process, driven line by line
- * by tests/bench/bench.py so that contenders can take turns.
+/* Timing of the index kinds in one process, driven line by line by tests/bench so that
+ * contenders can take turns (engine_bench does the same for the whole engine).
  *
  *   bw_bench ROWS.npy QUERIES.npy METRIC        (cosine dot euclid manhattan)
- * stdin:  build KIND SEAL  an index over all rows; KIND is one of engine/index, or
- *                          "engine": a cell's data folder under TMPDIR, filled through
- *                          bw_write, sealing after SEAL rows (0 = the default)
- *         search KIND EF   every query alone, k = 10; EF 0 = the kind's own choice
+ * stdin:  build KIND [THREADS]   an index over all rows; KIND is one of engine/index, or
+ *                                "codes": the exact scan over 4-bit codes
+ *         search KIND EFFORT [FROM COUNT [K]]   queries, each alone, k = 10 unless said;
+ *                                EFFORT: ef or nprobe, a recall with a point in it
+ *                                (0.95), or 0 = the kind's own choice
  *         quit
- * stdout: one JSON object a line: {"seconds": s, "cpu": s} and, of a search, "rows":
- * the row numbers found, k a query, -1 where there is none.
+ * stdout: one JSON object a line: {"seconds": s, "cpu": s}, of a build "bytes" and "isa",
+ * of a search "rows": the row numbers found, k a query, -1 where there is none; or
+ * {"not_run": why} where there is no such kind.
  *
  * Only the searches are timed: the clocks are read around the loop, answers are printed
- * after it. cpu is the calling thread's own time, for machines that are shared. */
+ * after it. cpu is the calling thread's own time, for machines that are shared; of a
+ * build with threads it is the whole process's. */
+#include "engine/index/codes.h"
 #include "engine/index/index.h"
 #include "engine/kernels/kernels.h"
 #include "npy.h"
-#include <bailiwick/engine.h>
 
-#include <ftw.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { K = 10, KINDS_MAX = 8, LINE_MAX_BYTES = 256, BATCH = 1000 };
-
-static const bw_str TENANT = {"bench", 5}, NAME = {"bench", 5};
+enum { K_MAX = 1000, KINDS_MAX = 8, LINE_MAX_BYTES = 256 };
 
 typedef struct bench {
     bw_ctx *ctx;
@@ -36,11 +35,15 @@ typedef struct bench {
     bw_bitmap all;
     bw_index *built[KINDS_MAX];
     size_t nbuilt;
-    int64_t *found; /* queries × K */
-    bw_engine *engine;
-    char folder[128]; /* of the engine; removed at the end */
-    bw_class_id class_id;
+    bw_codes *codes;
 } bench;
+
+typedef struct ask { /* what a search is asked for */
+    const char *kind;
+    uint32_t effort;
+    float recall;
+    size_t from, count, k;
+} ask;
 
 typedef struct timer {
     uint64_t wall, cpu;
@@ -85,157 +88,123 @@ static bw_rows rows_of(const bench *b)
     return (bw_rows){.dim = (uint32_t)b->rows.dim, .n = b->rows.n, .data = b->rows.values};
 }
 
-static int bench_build(bench *b, const char *kind)
+static uint64_t process_ns(void)
 {
-    const bw_index_ops *ops = bw_index_kind(kind);
-    if (!ops || b->nbuilt == KINDS_MAX)
-        return bench_fail("unknown kind", kind);
-    const bw_index_params p = {
-        .metric = b->metric, .dim = (uint32_t)b->rows.dim, .seed = 1};
-    const timer begin = timer_start();
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int not_run(const char *why, const char *detail)
+{
+    printf("{\"not_run\": \"%s %s\"}\n", why, detail);
+    return 0;
+}
+
+static bw_status codes_build(bench *b)
+{
+    b->codes = bw_codes_new(b->metric, (uint32_t)b->rows.dim, (uint32_t)b->rows.n);
+    if (!b->codes)
+        return bw_fail_nomem(b->ctx);
+    for (size_t i = 0; i < b->rows.n; i++)
+        bw_codes_put(b->codes, (uint32_t)i, b->rows.values + i * b->rows.dim);
+    return BW_OK;
+}
+
+static int bench_build(bench *b, const char *kind, uint32_t threads)
+{
+    const bool codes = strcmp(kind, "codes") == 0;
+    const bw_index_ops *ops = codes ? NULL : bw_index_kind(kind);
+    if (b->nbuilt == KINDS_MAX || (codes && b->codes) || (!codes && !ops))
+        return not_run("no such kind:", kind);
+    if (codes ? !bw_codes_metric(b->metric) : !ops->metrics[b->metric])
+        return not_run("not for this metric:", kind);
+    const bw_index_params p = {.metric = b->metric,
+                               .dim = (uint32_t)b->rows.dim,
+                               .threads = threads,
+                               .seed = 1};
     const bw_rows rows = rows_of(b);
-    if (ops->build(b->ctx, &p, &rows, &b->built[b->nbuilt]) != BW_OK)
+    const uint64_t wall = bw_clock_mono_ns(), cpu = process_ns();
+    const bw_status st = codes ? codes_build(b)
+                               : ops->build(b->ctx, &p, &rows, &b->built[b->nbuilt]);
+    if (st != BW_OK)
         return bench_fail(kind, bw_ctx_message(b->ctx));
-    timer_print(timer_stop(begin));
-    printf(", \"bytes\": %zu}\n", ops->bytes(b->built[b->nbuilt]));
-    b->nbuilt++;
+    timer_print((timer){bw_clock_mono_ns() - wall, process_ns() - cpu});
+    printf(", \"bytes\": %zu, \"isa\": \"%s\"}\n",
+           codes ? bw_codes_bytes(b->codes) : ops->bytes(b->built[b->nbuilt]),
+           bw_kernels_get()->isa);
+    b->nbuilt += !codes;
     return 0;
 }
 
-static int found_print(const bench *b, timer t)
+static bw_status search_one(bench *b, const bw_index *ix, const ask *a, size_t q,
+                            bw_topk *out)
 {
-    timer_print(t);
-    printf(", \"rows\": [");
-    for (size_t i = 0; i < b->queries.n * K; i++)
-        printf("%s%" PRId64, i ? "," : "", b->found[i]);
-    printf("]}\n");
-    return 0;
-}
-
-static int bench_search(bench *b, const char *kind, uint32_t effort)
-{
-    const bw_index *ix = bench_index(b, kind);
-    if (!ix)
-        return bench_fail("not built", kind);
     const bw_rows rows = rows_of(b);
+    const float *query = b->queries.values + q * b->queries.dim;
+    if (!ix) {
+        const bw_codes_query one = {query, &b->all, out};
+        return bw_codes_scan(b->ctx, b->codes, &rows, &one, 1, b->ids, 0, 0, NULL);
+    }
+    const bw_index_search s = {.query = query,
+                               .k = a->k,
+                               .effort = a->effort,
+                               .recall = a->recall,
+                               .allowed = &b->all,
+                               .ids = b->ids,
+                               .rows = &rows};
+    return ix->ops->search(b->ctx, ix, &s, out);
+}
+
+static int bench_search(bench *b, const ask *a)
+{
+    static bw_candidate items[K_MAX];
+    const bool codes = strcmp(a->kind, "codes") == 0;
+    const bw_index *ix = codes ? NULL : bench_index(b, a->kind);
+    if (codes ? !b->codes : !ix)
+        return bench_fail("not built", a->kind);
+    int64_t *found = bw_calloc(a->count * a->k, sizeof *found);
+    if (!found)
+        return bench_fail(a->kind, "no memory");
     const timer begin = timer_start();
-    for (size_t q = 0; q < b->queries.n; q++) {
-        bw_candidate items[K];
+    for (size_t i = 0; i < a->count; i++) {
         bw_topk t;
-        bw_topk_init(&t, items, K);
-        const bw_index_search s = {.query = b->queries.values + q * b->queries.dim,
-                                   .k = K,
-                                   .effort = effort,
-                                   .allowed = &b->all,
-                                   .ids = b->ids,
-                                   .rows = &rows};
-        if (ix->ops->search(b->ctx, ix, &s, &t) != BW_OK)
-            return bench_fail(kind, bw_ctx_message(b->ctx));
+        bw_topk_init(&t, items, a->k);
+        if (search_one(b, ix, a, a->from + i, &t) != BW_OK)
+            return bench_fail(a->kind, bw_ctx_message(b->ctx));
         bw_topk_sort(&t);
-        for (size_t i = 0; i < K; i++)
-            b->found[q * K + i] = i < t.n ? (int64_t)items[i].row : -1;
+        for (size_t j = 0; j < a->k; j++)
+            found[i * a->k + j] = j < t.n ? (int64_t)items[j].row : -1;
         bw_ctx_reset(b->ctx);
     }
-    return found_print(b, timer_stop(begin));
-}
-
-/* ---- the whole engine: one collection, one class, ids = row numbers ---- */
-
-static bw_status engine_fill(bench *b, size_t from, size_t n)
-{
-    static bw_point points[BATCH];
-    static bw_vector vectors[BATCH];
-    const bw_permit one = {&b->class_id, 1};
-    const bw_access access = {one, one, one, one};
-    for (size_t i = 0; i < n; i++) {
-        vectors[i] = (bw_vector){.values = b->rows.values + (from + i) * b->rows.dim,
-                                 .n = (uint32_t)b->rows.dim};
-        vectors[i].name = (bw_str){"", 0};
-        points[i] = (bw_point){.id = {0, from + i, 0, 0},
-                               .class_id = b->class_id,
-                               .vectors = &vectors[i],
-                               .nvectors = 1};
-    }
-    const bw_op op = {.kind = BW_OP_UPSERT, .points = points, .npoints = (uint32_t)n};
-    bw_write_result result;
-    return bw_write(b->ctx, b->engine, TENANT, NAME, &access, &op, 1, &result);
-}
-
-static bw_status engine_make(bench *b, uint32_t seal)
-{
-    bw_engine_options options = BW_ENGINE_OPTIONS_INIT;
-    options.seal_rows = seal;
-    options.adopt_rows = seal ? 1024 : 0;
-    const bw_vector_spec vector = {
-        .name = {"", 0}, .dim = (uint32_t)b->rows.dim, .metric = b->metric};
-    const bw_collection_info info = {
-        .tenant = TENANT, .name = NAME, .vectors = &vector, .nvectors = 1};
-    memset(b->class_id.bytes, 7, sizeof b->class_id.bytes);
-    bw_status status = bw_engine_open(b->ctx, b->folder, &options, &b->engine);
-    if (status == BW_OK)
-        status = bw_collection_create(b->ctx, b->engine, &info);
-    if (status == BW_OK)
-        status = bw_class_put(b->ctx, b->engine, &b->class_id, BW_STR("bench"));
-    for (size_t i = 0; status == BW_OK && i < b->rows.n; i += BATCH) {
-        status = engine_fill(b, i, b->rows.n - i < BATCH ? b->rows.n - i : BATCH);
-        bw_ctx_reset(b->ctx);
-    }
-    return status;
-}
-
-static int engine_build(bench *b, uint32_t seal)
-{
-    const char *tmp = getenv("TMPDIR");
-    snprintf(b->folder, sizeof b->folder, "%s/bw-bench-XXXXXX", tmp ? tmp : "/tmp");
-    if (b->engine || !mkdtemp(b->folder))
-        return bench_fail("engine", "its folder cannot be made");
-    const timer begin = timer_start();
-    if (engine_make(b, seal) != BW_OK)
-        return bench_fail("engine", bw_ctx_message(b->ctx));
     timer_print(timer_stop(begin));
-    printf("}\n");
+    printf(", \"rows\": [");
+    for (size_t i = 0; i < a->count * a->k; i++)
+        printf("%s%" PRId64, i ? "," : "", found[i]);
+    printf("]}\n");
+    bw_free(found);
     return 0;
 }
 
-static int engine_search(bench *b, uint32_t effort)
+/* EFFORT [FROM COUNT [K]] into a search that stays within the queries. */
+static int command_search(bench *b, char **word, size_t n)
 {
-    const bw_permit permit = {&b->class_id, 1};
-    const bw_read read = {.tenant = TENANT,
-                          .name = NAME,
-                          .permit = &permit,
-                          .now_ns = bw_clock_unix_ns()};
-    const timer begin = timer_start();
-    for (size_t q = 0; q < b->queries.n; q++) {
-        bw_query query = {.kind = BW_QUERY_NEAREST, .limit = K, .ef_search = effort};
-        query.using_name = (bw_str){"", 0};
-        query.target.vector =
-            (bw_vector){.values = b->queries.values + q * b->queries.dim,
-                        .n = (uint32_t)b->queries.dim};
-        bw_result *result = NULL;
-        if (bw_query_run(b->ctx, b->engine, &read, &query, 1, &result) != BW_OK)
-            return bench_fail("engine", bw_ctx_message(b->ctx));
-        size_t n;
-        const bw_hit *hits = bw_result_hits(result, 0, &n);
-        for (size_t i = 0; i < K; i++)
-            b->found[q * K + i] = i < n ? (int64_t)hits[i].id.lo : -1;
-        bw_result_free(result);
-        bw_ctx_reset(b->ctx);
-    }
-    return found_print(b, timer_stop(begin));
-}
-
-static int remove_one(const char *path, const struct stat *st, int flag,
-                      struct FTW *ftw)
-{
-    (void)st, (void)flag, (void)ftw;
-    return remove(path);
-}
-
-static void engine_end(bench *b)
-{
-    bw_engine_close(b->engine);
-    if (b->folder[0])
-        nftw(b->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    ask a = {.kind = word[1], .count = b->queries.n, .k = 10};
+    if (n > 2 && strchr(word[2], '.'))
+        a.recall = strtof(word[2], NULL);
+    else if (n > 2)
+        a.effort = (uint32_t)strtoul(word[2], NULL, 10);
+    if (n > 3)
+        a.from = strtoull(word[3], NULL, 10);
+    if (n > 4)
+        a.count = strtoull(word[4], NULL, 10);
+    if (n > 5)
+        a.k = strtoull(word[5], NULL, 10);
+    if (a.from >= b->queries.n || a.k < 1 || a.k > K_MAX)
+        return bench_fail("search", "no such queries");
+    if (a.count > b->queries.n - a.from)
+        a.count = b->queries.n - a.from;
+    return bench_search(b, &a);
 }
 
 /* ---- commands ---- */
@@ -245,24 +214,18 @@ static int bench_loop(bench *b)
     char line[LINE_MAX_BYTES];
     int rc = 0;
     while (rc == 0 && fgets(line, sizeof line, stdin)) {
-        line[strcspn(line, "\n")] = 0;
-        char *kind = strchr(line, ' ');
-        if (strcmp(line, "quit") == 0)
+        char *word[6], *rest = line;
+        size_t n = 0;
+        while (n < 6 && (word[n] = strsep(&rest, " \n")) != NULL && *word[n])
+            n++;
+        if (n == 1 && strcmp(word[0], "quit") == 0)
             break;
-        if (!kind)
-            return bench_fail("unknown command", line);
-        *kind++ = 0;
-        char *effort = strchr(kind, ' ');
-        if (effort)
-            *effort++ = 0;
-        const uint32_t number = effort ? (uint32_t)strtoul(effort, NULL, 10) : 0;
-        const bool engine = strcmp(kind, "engine") == 0;
-        if (strcmp(line, "build") == 0)
-            rc = engine ? engine_build(b, number) : bench_build(b, kind);
-        else if (strcmp(line, "search") == 0)
-            rc = engine ? engine_search(b, number) : bench_search(b, kind, number);
+        if (n >= 2 && strcmp(word[0], "build") == 0)
+            rc = bench_build(b, word[1], n > 2 ? (uint32_t)strtoul(word[2], NULL, 10) : 0);
+        else if (n >= 2 && strcmp(word[0], "search") == 0)
+            rc = command_search(b, word, n);
         else
-            return bench_fail("unknown command", line);
+            return bench_fail("unknown command", n ? word[0] : "");
         fflush(stdout);
     }
     return rc;
@@ -285,8 +248,7 @@ static int bench_open(bench *b, char **argv)
     if (b->rows.dim != b->queries.dim)
         return bench_fail(argv[2], "has another dimension than the rows");
     b->ids = bw_calloc(b->rows.n, sizeof *b->ids);
-    b->found = bw_calloc(b->queries.n * K, sizeof *b->found);
-    if (!b->ids || !b->found || !bw_bitmap_heap(b->rows.n, &b->all))
+    if (!b->ids || !bw_bitmap_heap(b->rows.n, &b->all))
         return bench_fail("start", "no memory");
     bw_bitmap_fill(&b->all);
     for (size_t i = 0; i < b->rows.n; i++)
@@ -309,10 +271,9 @@ int main(int argc, char **argv)
         rc = bench_loop(&b);
     for (size_t i = 0; i < b.nbuilt; i++)
         b.built[i]->ops->free(b.built[i]);
-    engine_end(&b);
+    bw_codes_free(b.codes);
     bw_bitmap_free(&b.all);
     bw_free(b.ids);
-    bw_free(b.found);
     bw_free_vectors(b.rows.values);
     bw_free_vectors(b.queries.values);
     bw_ctx_free(b.ctx);

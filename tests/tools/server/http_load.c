@@ -2,12 +2,13 @@
  *
  *     http_load --port P --pid PID --path /collections/x/points/query [--connections 1]
  *               [--requests 20000] [--warm 1000] [--dim 384] [--key KEY] [--seed 1]
- *               [--method POST] [--body FILE] [--payload]
+ *               [--method POST] [--body FILE] [--lines FILE] [--payload]
  *
  * One thread, epoll, loopback only. Each connection sends a request, reads its answer
  * to the end, and sends the next, until `requests` were answered: a closed loop. Bodies
  * are 64 queries whose numbers are spelled as Python's client spells an f32 (the
- * shortest decimal of the widened double, up to 17 digits); --body sends a file instead.
+ * shortest decimal of the widened double, up to 17 digits); --body sends a file instead,
+ * --lines a file's lines in turn (the first 64).
  * Prints one line of JSON: requests, failures (a status other than 200), seconds, the
  * latencies' 50th and 99th percentile, and the user and system time that process PID
  * took meanwhile, per request (fields 14 and 15 of /proc/PID/stat, so use thousands of
@@ -27,7 +28,7 @@
 enum { BODIES = 64, CONNECTIONS_MAX = 1024, ANSWER_BYTES = 1 << 20 };
 
 typedef struct options {
-    const char *path, *key, *method, *body_file;
+    const char *path, *key, *method, *body_file, *lines_file;
     long port, pid, connections, requests, warm, dim, seed;
     bool payload;
 } options;
@@ -93,14 +94,33 @@ static void put_file(bw_buf *b, const char *path)
     (void)fclose(f);
 }
 
+/* The next line of the text without its end; none after the last. */
+static bw_str next_line(bw_str *text)
+{
+    const char *end = text->len ? memchr(text->ptr, '\n', text->len) : NULL;
+    const size_t len = end ? (size_t)(end - text->ptr) : text->len;
+    const bw_str line = {text->ptr, len};
+    text->ptr += len + (end != NULL);
+    text->len -= len + (end != NULL);
+    return line;
+}
+
 static void make_requests(load *l)
 {
     rnd r = {(uint64_t)l->o.seed};
-    l->nbodies = l->o.body_file ? 1 : BODIES;
-    for (size_t i = 0; i < l->nbodies; i++) {
+    bw_buf lines = {0};
+    if (l->o.lines_file)
+        put_file(&lines, l->o.lines_file);
+    bw_str rest = bw_buf_view(&lines);
+    for (size_t i = 0; i < (l->o.body_file ? 1 : BODIES); i++) {
         bw_buf body = {0};
+        if (l->o.lines_file && rest.len == 0)
+            break;
+        l->nbodies++;
         if (l->o.body_file)
             put_file(&body, l->o.body_file);
+        else if (l->o.lines_file)
+            bw_buf_str(&body, next_line(&rest));
         else
             put_query(&body, &l->o, &r);
         bw_buf_printf(&l->requests[i],
@@ -116,6 +136,9 @@ static void make_requests(load *l)
             die("memory");
         bw_buf_clear(&body);
     }
+    bw_buf_clear(&lines);
+    if (l->nbodies == 0)
+        die("no lines");
 }
 
 /* ---- one connection ---- */
@@ -304,6 +327,7 @@ static void read_options(int argc, char **argv, options *o)
                 {"--key", &o->key, NULL, 0, 0},
                 {"--method", &o->method, NULL, 0, 0},
                 {"--body", &o->body_file, NULL, 0, 0},
+                {"--lines", &o->lines_file, NULL, 0, 0},
                 {"--port", NULL, &o->port, 1, 65535},
                 {"--pid", NULL, &o->pid, 1, 1 << 30},
                 {"--connections", NULL, &o->connections, 1, CONNECTIONS_MAX},
