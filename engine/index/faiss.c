@@ -288,7 +288,7 @@ static bw_status faiss_search(bw_ctx *ctx, const bw_index *ix, const bw_index_se
     if (p->metric != BW_METRIC_EUCLID && !(query_length > 0))
         return bw_index__scan(ctx, p->metric, f->kind.n, p->dim, s, out);
     if (!bw_index__f32(s->rows))
-        return bw_fail(ctx, BW_EINTERNAL, "the rows of a FAISS index are not in memory");
+        return bw_index__scan(ctx, p->metric, f->kind.n, p->dim, s, out);
     const bw_arena_mark mark = bw_arena_mark_get(ctx);
     const bw_status status =
         shells_search(ctx, f, s, allowed == f->kind.n, query_length, out);

@@ -3,6 +3,7 @@
  * The rows stay where the segment keeps them (bw_index_search.rows); the index is only
  * their count. It is the default below some 50,000 rows, takes every metric, and is the
  * way out of the approximate kinds when a filter leaves too little. */
+#include "../kernels/scan.h"
 #include "kinds.h"
 
 typedef struct flat_index {
@@ -12,15 +13,48 @@ typedef struct flat_index {
     size_t n;
 } flat_index;
 
+/* Rows that are not in memory, some at a time. */
+static bw_status scan_fetched(bw_ctx *ctx, bw_metric metric, size_t n,
+                              const bw_index_search *s, bw_topk *out)
+{
+    enum { FETCH_ROWS = 64 };
+    uint32_t which[FETCH_ROWS];
+    float keys[FETCH_ROWS];
+    bw_status st = BW_OK;
+    for (size_t i = bw_bitmap_next(s->allowed, 0); st == BW_OK && i < n;) {
+        size_t m = 0;
+        for (; m < FETCH_ROWS && i < n; i = bw_bitmap_next(s->allowed, i + 1))
+            which[m++] = (uint32_t)i;
+        st = bw_rows_keys(ctx, s->rows, metric, s->query, which, m, keys);
+        for (size_t j = 0; st == BW_OK && j < m; j++) {
+            const bw_candidate c = {keys[j], s->part, s->row0 + which[j],
+                                    s->ids[which[j]]};
+            if (bw_topk_wants(out, c.key))
+                bw_topk_push(out, &c);
+        }
+        if (st == BW_OK)
+            st = bw_ctx_check(ctx);
+    }
+    return st;
+}
+
 bw_status bw_index__scan(bw_ctx *ctx, bw_metric metric, size_t n, uint32_t dim,
                          const bw_index_search *s, bw_topk *out)
 {
-    const float *rows = bw_index__f32(s->rows);
     assert(s->rows->dim == dim && s->rows->n >= n);
-    if (!rows)
-        return bw_fail(ctx, BW_EINTERNAL, "the rows to scan are not in memory");
-    bw_scan_f32(bw_kernels_get(), metric, s->query, rows, n, dim, s->allowed, s->ids,
-                s->part, s->row0, out);
+    if (!s->rows->data)
+        return scan_fetched(ctx, metric, n, s, out);
+    const bw_scan_input in = {.metric = metric,
+                              .dtype = s->rows->dtype,
+                              .rows = s->rows->data,
+                              .scales = s->rows->scales,
+                              .ids = s->ids,
+                              .n = n,
+                              .dim = dim,
+                              .part = s->part,
+                              .row0 = s->row0};
+    const bw_scan_query q = {s->query, s->allowed, out};
+    bw_scan_rows(bw_kernels_get(), &in, &q);
     return BW_OK;
 }
 

@@ -385,12 +385,32 @@ static size_t rows_of(const bw_graph *g, const bw_index_search *s,
     return n;
 }
 
+/* Rows in another precision, or on file. */
+static bw_status rescore_stored(bw_ctx *ctx, const bw_graph *g,
+                                const bw_index_search *s, const uint32_t *rows,
+                                size_t n, bw_topk *out)
+{
+    float *keys = bw_arena_alloc(ctx, n * sizeof *keys);
+    bw_status st = keys ? bw_rows_keys(ctx, s->rows, g->params.metric, s->query, rows,
+                                       n, keys)
+                        : BW_ENOMEM;
+    for (size_t i = 0; st == BW_OK && i < n; i++) {
+        bw_require(bw_bitmap_get(s->allowed, rows[i]));
+        const bw_candidate c = {keys[i], s->part, s->row0 + rows[i], s->ids[rows[i]]};
+        if (bw_topk_wants(out, c.key))
+            bw_topk_push(out, &c);
+    }
+    return st;
+}
+
 static bw_status rescore(bw_ctx *ctx, const bw_graph *g, const bw_index_search *s,
                          const uint32_t *rows, size_t n, bw_topk *out)
 {
     const float *data = bw_index__f32(s->rows);
+    if (s->rescored)
+        *s->rescored += n;
     if (!data)
-        return bw_fail(ctx, BW_EINTERNAL, "the rows to score are not in memory");
+        return rescore_stored(ctx, g, s, rows, n, out);
     const uint32_t dim = g->params.dim;
     for (size_t i = 0; i < n; i++) {
         const char *row = (const char *)(data + (size_t)rows[i] * dim);

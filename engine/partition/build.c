@@ -101,9 +101,36 @@ static bw_index_params params_of(const struct bw_build *job)
                              .threads = job->threads};
 }
 
-static bw_rows rows_of(const bw_matrix *m)
+/* Builds over the rows; those that are not f32 in memory are decoded for as long as the
+ * build takes. */
+static bw_status build_over(bw_ctx *ctx, const bw_index_ops *ops,
+                            const bw_index_params *params, const bw_matrix *m,
+                            bw_index **out)
 {
-    return bw_matrix_view(m, m->cap);
+    enum { PIECE = 256 };
+    const bw_rows rows = bw_matrix_view(m, m->cap);
+    if (rows.data && rows.dtype == BW_DTYPE_F32)
+        return ops->build(ctx, params, &rows, out);
+    size_t bytes;
+    float *copy = __builtin_mul_overflow(rows.n * sizeof *copy, m->dim, &bytes)
+                      ? NULL
+                      : bw_alloc_vectors(bytes);
+    if (!copy)
+        return bw_fail_nomem(ctx);
+    bw_status st = BW_OK;
+    for (size_t at = 0; st == BW_OK && at < rows.n; at += PIECE) {
+        uint32_t which[PIECE];
+        size_t n = rows.n - at < PIECE ? rows.n - at : PIECE;
+        for (size_t i = 0; i < n; i++)
+            which[i] = (uint32_t)(at + i);
+        st = bw_rows_get(ctx, &rows, which, n, copy + at * m->dim);
+    }
+    const bw_rows decoded = {
+        .dtype = BW_DTYPE_F32, .dim = m->dim, .n = rows.n, .data = copy};
+    if (st == BW_OK)
+        st = ops->build(ctx, params, &decoded, out);
+    bw_free_vectors(copy);
+    return st;
 }
 
 static const char *name_of(bw_ctx *ctx, const bw_build_id *id, const char *suffix)
@@ -208,12 +235,11 @@ static void run(bw_builder *b, struct bw_build *job)
         job->index = NULL;
         bw_index_params params = params_of(job);
         params.stop = &b->stop;
-        const bw_rows rows = rows_of(job->matrix);
         bw_status st = bw_failpoint(ctx, "build.start");
         if (st == BW_OK)
             st = bw_index_start(ctx);
         if (st == BW_OK)
-            st = ops->build(ctx, &params, &rows, &job->index);
+            st = build_over(ctx, ops, &params, job->matrix, &job->index);
         if (st != BW_OK) {
             job->index = NULL;
             if (!atomic_load(&b->stop))

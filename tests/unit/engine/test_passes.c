@@ -48,10 +48,15 @@ static bw_str run(cell *c, const bw_query *q, size_t n, unsigned to, bool togeth
     return out;
 }
 
+static bool on_disk; /* of the collections that are made from here on */
+
 static void make(cell *c, bw_metric metric, bw_dtype t, unsigned classes, uint64_t each)
 {
-    bw_vector_spec spec = {
-        .name = BW_STR(""), .dim = DIM, .metric = metric, .dtype = t};
+    bw_vector_spec spec = {.name = BW_STR(""),
+                           .dim = DIM,
+                           .metric = metric,
+                           .dtype = t,
+                           .on_disk = on_disk};
     bw_collection_info info = {
         .tenant = TENANT, .name = NAME, .vectors = &spec, .nvectors = 1};
     OK(bw_collection_create(c->ctx, c->engine, &info));
@@ -180,6 +185,37 @@ static void test_planner__uses_graphs_only_where_less_than_exact_will_do(void **
     cell_clear(c);
 }
 
+/* What a graph finds is rescored from rows of any precision, in memory or on file. */
+static void test_planner__graphs_serve_every_precision_and_place(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2 * BW_NDTYPES; i++) {
+        cell own, *c = &own;
+        bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
+        o.null_sync = true;
+        o.seal_rows = 400;
+        o.adopt_rows = 1;
+        on_disk = i >= BW_NDTYPES;
+        cell_init(c, &o);
+        make(c, BW_METRIC_COSINE, (bw_dtype)(i % BW_NDTYPES), 1, 400);
+        bw_point p = cell_point(c, 1, 50000, DIM, NULL);
+        cell_upsert(c, &p, 1);
+        bw_query q[8];
+        for (uint64_t k = 0; k < 8; k++) {
+            q[k] = nearest(c, 70 + k, 10);
+            q[k].ef_search = 400;
+        }
+        bw_str found = run(c, q, 8, 1, false);
+        for (uint64_t k = 0; k < 8; k++)
+            q[k].exact = true;
+        assert_true(bw_str_eq(found, run(c, q, 8, 1, true)));
+        cell_reopen(c);
+        assert_true(bw_str_eq(found, run(c, q, 8, 1, true)));
+        cell_clear(c);
+    }
+    on_disk = false;
+}
+
 static void test_planner__reads_codes_of_growing_rows_and_rescores_few(void **state)
 {
     (void)state;
@@ -250,6 +286,7 @@ int main(void)
         cmocka_unit_test(test_batch__gives_the_bits_of_single_queries),
         cmocka_unit_test(test_batch__ends_at_the_deadline_without_an_answer),
         cmocka_unit_test(test_planner__uses_graphs_only_where_less_than_exact_will_do),
+        cmocka_unit_test(test_planner__graphs_serve_every_precision_and_place),
         cmocka_unit_test(test_planner__reads_codes_of_growing_rows_and_rescores_few),
         cmocka_unit_test(test_classes__cost_what_is_permitted_not_what_there_is),
     };
