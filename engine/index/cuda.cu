@@ -188,8 +188,8 @@ template <int T> static cudaError_t unit_test(bool *fits)
     if (e == cudaSuccess)
         e = cudaMemcpy(device, host, bytes - nc, cudaMemcpyHostToDevice);
     if (e == cudaSuccess) {
-        bw_cuda_test<T><<<TRIALS, 32>>>(device, device + na, (const sum *)(device + na + nb),
-                                        (sum *)(device + na + nb + nc));
+        BW_CUDA_LAUNCH(bw_cuda_test<T>, TRIALS, 32, 0, (cudaStream_t)0, device, device + na,
+                       (const sum *)(device + na + nb), (sum *)(device + na + nb + nc));
         e = cudaGetLastError();
     }
     if (e == cudaSuccess)

@@ -267,9 +267,9 @@ static bw_gpu_status rows_prepare(bw_gpu *g, bw_gpu_segment *s, const upload_sla
     p.euclid = s->shape.metric == BW_CUDA_METRIC_EUCLID;
     p.stored_stride = s->stored_stride;
     p.form_stride = s->form_stride;
-    bw_cuda_rows<<<(n + WARPS - 1) / WARPS, WARPS * 32, 0, g->up>>>(p);
+    BW_CUDA_LAUNCH(bw_cuda_rows, (n + WARPS - 1) / WARPS, WARPS * 32, 0, g->up, p);
     const uint32_t g0 = row0 / BW_GPU_GROUP, g1 = (row0 + n - 1) / BW_GPU_GROUP + 1;
-    bw_cuda_groups<<<(g1 - g0 + WARPS - 1) / WARPS, WARPS * 32, 0, g->up>>>(
+    BW_CUDA_LAUNCH(bw_cuda_groups, (g1 - g0 + WARPS - 1) / WARPS, WARPS * 32, 0, g->up,
         s->norms + (size_t)g0 * BW_GPU_GROUP, s->bounds + g0, g1 - g0);
     TRY(g, cudaGetLastError(), "prepare rows");
     return BW_GPU_OK;

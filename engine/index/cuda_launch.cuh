@@ -278,7 +278,7 @@ static bw_gpu_status passes_start(bw_gpu *g, bw_gpu_ticket *t, const batch_plan 
         a.stride = p->form_stride;
         first += f->nitems[s];
         const uint32_t blocks = a.ntiles < shapes[s].blocks ? a.ntiles : shapes[s].blocks;
-        shapes[s].kernel<<<blocks, shapes[s].threads, shapes[s].shared, t->stream>>>(a);
+        BW_CUDA_LAUNCH(shapes[s].kernel, blocks, shapes[s].threads, shapes[s].shared, t->stream, a);
         TRY(g, cudaGetLastError(), "first pass");
     }
     return BW_GPU_OK;
@@ -310,23 +310,23 @@ static bw_gpu_status selects_start(bw_gpu *g, bw_gpu_ticket *t, const batch_plan
     a.groups_max = p->groups_max;
     a.hits_max = p->hits_max;
     a.nq = c->to - c->from;
-    bw_cuda_select<<<a.nq, SELECT_THREADS, 0, t->stream>>>(a);
+    BW_CUDA_LAUNCH(bw_cuda_select, a.nq, SELECT_THREADS, 0, t->stream, a);
     const dim3 grid((a.groups_max + RESCORE_THREADS / 32 - 1) / (RESCORE_THREADS / 32), a.nq);
     switch (p->dtype) {
     case BW_GPU_F32:
-        bw_cuda_rescore<BW_GPU_F32><<<grid, RESCORE_THREADS, 0, t->stream>>>(a);
+        BW_CUDA_LAUNCH(bw_cuda_rescore<BW_GPU_F32>, grid, RESCORE_THREADS, 0, t->stream, a);
         break;
     case BW_GPU_F16:
-        bw_cuda_rescore<BW_GPU_F16><<<grid, RESCORE_THREADS, 0, t->stream>>>(a);
+        BW_CUDA_LAUNCH(bw_cuda_rescore<BW_GPU_F16>, grid, RESCORE_THREADS, 0, t->stream, a);
         break;
     case BW_GPU_BF16:
-        bw_cuda_rescore<BW_GPU_BF16><<<grid, RESCORE_THREADS, 0, t->stream>>>(a);
+        BW_CUDA_LAUNCH(bw_cuda_rescore<BW_GPU_BF16>, grid, RESCORE_THREADS, 0, t->stream, a);
         break;
     default:
-        bw_cuda_rescore<BW_GPU_I8><<<grid, RESCORE_THREADS, 0, t->stream>>>(a);
+        BW_CUDA_LAUNCH(bw_cuda_rescore<BW_GPU_I8>, grid, RESCORE_THREADS, 0, t->stream, a);
         break;
     }
-    bw_cuda_finish<<<a.nq, FINISH_THREADS, 0, t->stream>>>(a);
+    BW_CUDA_LAUNCH(bw_cuda_finish, a.nq, FINISH_THREADS, 0, t->stream, a);
     TRY(g, cudaGetLastError(), "select");
     return BW_GPU_OK;
 }
@@ -343,7 +343,7 @@ static bw_gpu_status chunk_start(bw_gpu *g, bw_gpu_ticket *t, const batch_plan *
     fill f;
     chunk_fill(p, c, shapes, pinned, &l, cursor, &f);
     TRY(g, cudaMemcpyAsync(t->device, pinned, l.in_bytes, cudaMemcpyHostToDevice, t->stream), "queries");
-    bw_cuda_queries<<<(nq + WARPS - 1) / WARPS, WARPS * 32, 0, t->stream>>>(
+    BW_CUDA_LAUNCH(bw_cuda_queries, (nq + WARPS - 1) / WARPS, WARPS * 32, 0, t->stream,
         (const float *)(t->device + l.vectors), t->device + l.parts, (bw_cuda_query *)(t->device + l.forms),
         nq, p->dim, p->dtype, p->euclid, p->form_stride);
     bw_gpu_status s = passes_start(g, t, p, &l, &f);

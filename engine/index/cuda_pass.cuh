@@ -22,69 +22,7 @@
 #ifndef BW_CUDA_PASS_CUH
 #define BW_CUDA_PASS_CUH
 #include "cuda_types.cuh"
-
-/* ---- instructions ---- */
-
-__device__ __forceinline__ void copy16(uint32_t to, const void *from, bool take)
-{
-    const uint32_t bytes = take ? 16u : 0u;
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from),
-                 "r"(bytes)
-                 : "memory");
-}
-
-__device__ __forceinline__ void copy_commit()
-{
-    asm volatile("cp.async.commit_group;\n" ::: "memory");
-}
-
-template <int N> __device__ __forceinline__ void copy_wait()
-{
-    asm volatile("cp.async.wait_group %0;\n" ::"n"(N) : "memory");
-}
-
-__device__ __forceinline__ void load4(uint32_t (&r)[4], uint32_t at)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at));
-}
-
-/* c += A·B for one 16×8 tile and 32 bytes of the dimension. */
-template <int T> struct unit;
-template <> struct unit<FORM_F16> {
-    using sum = float;
-    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
-                                               uint32_t b1)
-    {
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-                     "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};\n"
-                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-    }
-};
-template <> struct unit<FORM_BF16> {
-    using sum = float;
-    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
-                                               uint32_t b1)
-    {
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                     "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};\n"
-                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-    }
-};
-template <> struct unit<FORM_I8> {
-    using sum = int32_t;
-    static __device__ __forceinline__ void mma(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0,
-                                               uint32_t b1)
-    {
-        asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
-                     "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};\n"
-                     : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-    }
-};
+#include "cuda_unit.cuh"
 
 /* ---- shapes ---- */
 
@@ -169,6 +107,9 @@ template <class S> struct feeder {
         slice = 0;
         left = 0;
         rows = NULL;
+#pragma unroll
+        for (int i = 0; i < S::A_COPIES; i++)
+            queries[i] = NULL;
         /* THREADS/4 is a multiple of 8 rows, so the swizzle is the same for all copies */
         to = base + row * BW_CUDA_SLICE + ((part ^ (row >> 1 & 3)) << 4);
         tile_start(p);
@@ -281,7 +222,7 @@ __device__ __forceinline__ void tile_finish(const pass_launch &p, uint32_t tile,
 template <class S>
 __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) bw_cuda_pass(const pass_launch p)
 {
-    extern __shared__ __align__(128) uint8_t shared[];
+    BW_CUDA_SHARED(shared);
     using U = unit<S::T>;
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(shared);
     const uint32_t lane = threadIdx.x & 31, warp = threadIdx.x >> 5;

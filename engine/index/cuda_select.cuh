@@ -36,7 +36,7 @@ template <class GET> __device__ uint32_t kth_largest(uint32_t n, uint32_t k, GET
             if (in) {
                 const uint32_t bin = o >> shift & 255u;
                 const uint32_t peers = __match_any_sync(active, bin);
-                if ((threadIdx.x & 31) == __ffs(peers) - 1)
+                if ((int)(threadIdx.x & 31) == __ffs(peers) - 1)
                     atomicAdd(&bins[bin], __popc(peers));
             }
         }
