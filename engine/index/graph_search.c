@@ -444,11 +444,15 @@ static bw_status walk_and_score(bw_ctx *ctx, const bw_graph *g, bw_graph_scratch
         w.hops_max = 64 + 2 * ef + allowed / 16;
     query_set(g, scratch, s->query);
     bw_graph__walk(g, scratch, &w);
+    size_t hops = w.nseen;
     /* A beam full of few nodes, several times each, ends early: once more with more. */
     while (w.nbest < k && !w.spent && 2 * w.ef <= scratch->ef_cap) {
         w.ef *= 2;
         bw_graph__walk(g, scratch, &w);
+        hops += w.nseen;
     }
+    if (s->hops)
+        *s->hops += hops;
     const size_t cap = k + spare;
     uint32_t *rows = bw_arena_alloc(ctx, cap * sizeof *rows);
     if (!rows)
