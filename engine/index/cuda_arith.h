@@ -1,6 +1,6 @@
 /* The arithmetic of the GPU search that answers depend on, as plain functions: compiled by
- * nvcc for the device and by the C compiler for the test that holds them against the CPU's
- * kernels (tests/unit/index/test_cuda_arith.c).
+ * nvcc for the device and by the C++ compiler for the test that runs the whole module on a CPU
+ * and holds it against the kernels there (tests/unit/index/test_gpu_kernels.c).
  *
  * The error bound of the first pass. Let q be the query and x a stored row, decoded to
  * f32; c its canonical dot (kernels.h). The pass multiplies q' = qs·q^ with x' = rs·x^,

@@ -131,6 +131,32 @@ static void test_gpu__ties_come_back_whole_or_not_at_all(void **state)
     m->close(gpu);
 }
 
+/* Rows that differ from one another by less than the first pass can tell, over far more
+ * groups than k: only the bound leads to the right ones. */
+static void test_gpu__finds_the_best_among_nearly_equal_rows(void **state)
+{
+    (void)state;
+    rnd r = rnd_start("test_gpu_kernels", 18);
+    bw_gpu *gpu = open_gpu(&small);
+    for (int i = 0; i < 4; i++) {
+        world w;
+        const bw_dtype dtype = i < 2 ? BW_DTYPE_F32 : i == 2 ? BW_DTYPE_BF16 : BW_DTYPE_I8;
+        const float step = dtype == BW_DTYPE_F32 ? 0x1p-14f : dtype == BW_DTYPE_BF16 ? 0x1p-8f : 0x1p-6f;
+        world_make(&r, &w, dtype, i % 2 ? BW_METRIC_EUCLID : BW_METRIC_DOT, 96, 6, 900, 1);
+        for (uint32_t s = 0; s < WORLD_SEGMENTS; s++) {
+            for (size_t j = 0; j < (size_t)w.segment_rows[s] * w.dim; j++)
+                w.decoded[s][j] = (float)(j % w.dim % 7 + 1) / 8 * (1 + step * (float)rnd_gauss(&r));
+            assert_true(bw_encode_rows(w.dtype, w.decoded[s], w.segment_rows[s], w.dim, w.rows[s], w.scales[s]));
+            bw_decode_rows(w.dtype, w.rows[s], w.scales[s], w.segment_rows[s], w.dim, w.decoded[s]);
+        }
+        world_upload(m, gpu, &w);
+        assert_int_equal(world_run(m, gpu, &w, 2), 0);
+        world_drop(m, gpu, &w);
+        world_clear(&w);
+    }
+    m->close(gpu);
+}
+
 /* A workspace for few queries at a time: the batch is cut, the answers stay. One too small
  * for a single query is out of memory. */
 static void test_gpu__cuts_a_batch_that_is_too_large(void **state)
@@ -336,6 +362,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(test_gpu__answers_equal_the_cpu, reset),
         cmocka_unit_test_setup(test_gpu__huge_and_tiny_rows_are_never_wrong, reset),
         cmocka_unit_test_setup(test_gpu__ties_come_back_whole_or_not_at_all, reset),
+        cmocka_unit_test_setup(test_gpu__finds_the_best_among_nearly_equal_rows, reset),
         cmocka_unit_test_setup(test_gpu__cuts_a_batch_that_is_too_large, reset),
         cmocka_unit_test_setup(test_gpu__refuses_what_breaks_the_rules, reset),
         cmocka_unit_test_setup(test_gpu__frees_what_a_batch_reads_when_it_ends, reset),
