@@ -13,7 +13,7 @@ const bw_index_ops *bw_index_kind(const char *name)
 {
     static const bw_index_ops *const kinds[] = {&bw_index__flat, &bw_index__graph,
                                                 &bw_index__faiss_hnsw, &bw_index__faiss_ivf,
-                                                &bw_index__null};
+                                                &bw_index__cuvs, &bw_index__null};
     for (size_t i = 0; name && i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i]->name, name) == 0)
             return kinds[i];

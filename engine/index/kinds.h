@@ -9,6 +9,7 @@ extern const bw_index_ops bw_index__flat;
 extern const bw_index_ops bw_index__faiss_hnsw;
 extern const bw_index_ops bw_index__faiss_ivf;
 extern const bw_index_ops bw_index__graph;
+extern const bw_index_ops bw_index__cuvs;
 extern const bw_index_ops bw_index__null;
 
 /* Every allowed row of s, exactly; n and dim are the index's. */
