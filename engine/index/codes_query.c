@@ -83,6 +83,7 @@ bool bw_codes__query(const bw_codes *c, const float *query, bw_code4_query *out,
         .flat = bw_codes__up(q * (1 + gamma + 32 * U)),
         .low2 = bw_codes__down(step * step * (double)qq * (1 - 0x1p-19)),
         .shrink = bw_codes__down(1 - gamma - 4 * U),
+        .span = bw_code4_span(planes, c->stride),
     };
     bw_codes__worst(c->metric, out, -INFINITY, dim);
     return true;

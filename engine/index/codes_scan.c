@@ -259,10 +259,11 @@ static void window_sums(pass *p)
             if (!a->planes)
                 continue;
             if (p->gaps)
-                p->k->sums_at(a->planes, c->codes, c->stride, p->list + i, m, a->sums + i);
+                p->k->sums_at(a->planes, c->codes, c->stride, a->test.span, p->list + i, m,
+                              a->sums + i);
             else
-                p->k->sums(a->planes, c->codes + (p->first + i) * c->stride, c->stride, m,
-                           a->sums + i);
+                p->k->sums(a->planes, c->codes + (p->first + i) * c->stride, c->stride,
+                           a->test.span, m, a->sums + i);
         }
     }
 }

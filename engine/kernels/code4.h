@@ -29,14 +29,17 @@ typedef struct bw_code4_query {
     float shrink;    /* Euclid: a little below 1, for the kernel's rounding */
     float worst;     /* the key to reach; −inf: every row does */
     float reach;     /* Euclid: −worst, widened by ‖q − q̂‖ and rounding */
+    size_t span;     /* bw_code4_span of its planes */
 } bw_code4_query;
 
 typedef struct bw_code4 {
     const char *isa; /* "scalar", "avx2", "avx512", "avx512vnni" */
-    /* out[i] = Σ code · q over row i, i < n; stride·n bytes from `codes` on */
-    void (*sums)(const int8_t *q, const uint8_t *codes, size_t stride, size_t n, int32_t *out);
+    /* out[i] = Σ code · q over row i, i < n; stride·n bytes from `codes` on;
+     * span: bw_code4_span of the query */
+    void (*sums)(const int8_t *q, const uint8_t *codes, size_t stride, size_t span, size_t n,
+                 int32_t *out);
     /* The same of rows which[i] · stride from `codes` on; fetches ahead. */
-    void (*sums_at)(const int8_t *q, const uint8_t *codes, size_t stride,
+    void (*sums_at)(const int8_t *q, const uint8_t *codes, size_t stride, size_t span,
                     const uint32_t *which, size_t n, int32_t *out);
     /* Rows whose upper bound reaches q->worst: their positions below n to at, rising,
      * and the bounds to upper; both have room for n + 8. Returns how many. Dot (and
@@ -45,6 +48,11 @@ typedef struct bw_code4 {
                        const float *norm, const float *lost, size_t n, uint32_t *at,
                        float *upper);
 } bw_code4;
+
+/* How many bytes of a row the kernels may sum in 16 bits: the largest stride/2^j, in
+ * pairs of lines, in whose every piece no 8 partial sums (of bytes b mod 16 equal, in
+ * pairs, both planes) can leave 16 bits, whatever the codes. */
+size_t bw_code4_span(const int8_t *q, size_t stride);
 
 const bw_code4 *bw_code4_get(void);            /* the level of bw_kernels_get(), or better */
 const bw_code4 *bw_code4_isa(const char *isa); /* NULL: not compiled in, or not this CPU */

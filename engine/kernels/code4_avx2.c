@@ -1,8 +1,8 @@
 /* Kernels over 4-bit codes for AVX2 with FMA; reached only after the CPU was asked.
  *
  * vpmaddubsw multiplies codes (0 … 15) with query bytes and adds pairs: at most
- * 15·127·2 = 3,810. Eight of those fit 16 bits, so the sums are widened every four
- * lines (256 dimensions). Four rows share the loads of the query. */
+ * 15·127·2 = 3,810. Sums stay in 16 bits for a span of the row (bw_code4_span), mostly
+ * the whole. Four rows share the loads of the query. */
 #include "code4_isa.h"
 
 #if defined(__x86_64__)
@@ -23,71 +23,88 @@ static inline __attribute__((always_inline)) vf v_abs(vf a)
 }
 #include "code4_bound.h"
 
-enum { ROWS = 4, LINES = 4 /* before the sums are widened */, LANES = 8 };
+enum { ROWS = 4, LANES = 8 };
 
 #define INLINE static inline __attribute__((always_inline))
+
+INLINE __m256i load(const void *p)
+{
+    return _mm256_loadu_si256(p);
+}
 
 INLINE __m256i line_sum(__m256i sum, const uint8_t *row, __m256i low, __m256i high)
 {
     const __m256i nibble = _mm256_set1_epi8(15);
-    const __m256i c = _mm256_loadu_si256((const __m256i *)row);
+    const __m256i c = load(row);
     const __m256i l = _mm256_and_si256(c, nibble);
     const __m256i h = _mm256_and_si256(_mm256_srli_epi16(c, 4), nibble);
     sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(l, low));
     return _mm256_add_epi16(sum, _mm256_maddubs_epi16(h, high));
 }
 
-INLINE __m256i widen(__m256i sum, __m256i part)
+/* Halves fit 16 bits together: the span sees to it. */
+INLINE __m128i widen(__m256i sum)
 {
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(part, _mm256_set1_epi16(1)));
+    const __m128i half = _mm_add_epi16(_mm256_castsi256_si128(sum),
+                                       _mm256_extracti128_si256(sum, 1));
+    return _mm_madd_epi16(half, _mm_set1_epi16(1));
 }
 
-INLINE __m128i fold4(const __m256i s[ROWS])
+INLINE __m128i fold4(const __m128i s[ROWS])
 {
-    const __m256i a = _mm256_hadd_epi32(s[0], s[1]), b = _mm256_hadd_epi32(s[2], s[3]);
-    const __m256i c = _mm256_hadd_epi32(a, b);
-    return _mm_add_epi32(_mm256_castsi256_si128(c), _mm256_extracti128_si256(c, 1));
+    const __m128i a = _mm_add_epi32(_mm_unpacklo_epi32(s[0], s[1]),
+                                    _mm_unpackhi_epi32(s[0], s[1]));
+    const __m128i b = _mm_add_epi32(_mm_unpacklo_epi32(s[2], s[3]),
+                                    _mm_unpackhi_epi32(s[2], s[3]));
+    return _mm_add_epi32(_mm_unpacklo_epi64(a, b), _mm_unpackhi_epi64(a, b));
 }
 
-INLINE void rows4(const int8_t *q, const uint8_t *const r[ROWS], size_t stride,
-                  int32_t *out)
+/* Bytes from … to − 1 of four rows; `ahead` is fetched by four times as much. */
+INLINE void span4(const int8_t *q, const uint8_t *const r[ROWS], size_t stride, size_t from,
+                  size_t to, const char *ahead, __m128i s[ROWS])
 {
-    __m256i s[ROWS] = {_mm256_setzero_si256(), _mm256_setzero_si256(),
-                       _mm256_setzero_si256(), _mm256_setzero_si256()};
-    for (size_t i = 0; i < stride;) {
-        __m256i p[ROWS] = {_mm256_setzero_si256(), _mm256_setzero_si256(),
-                           _mm256_setzero_si256(), _mm256_setzero_si256()};
-        const size_t left = stride - i, span = LINES * BW_CODE4_LINE;
-        const size_t end = i + (left < span ? left : span);
-        for (; i < end; i += BW_CODE4_LINE) {
-            const __m256i low = _mm256_loadu_si256((const __m256i *)(q + i));
-            const __m256i high = _mm256_loadu_si256((const __m256i *)(q + stride + i));
-            p[0] = line_sum(p[0], r[0] + i, low, high);
-            p[1] = line_sum(p[1], r[1] + i, low, high);
-            p[2] = line_sum(p[2], r[2] + i, low, high);
-            p[3] = line_sum(p[3], r[3] + i, low, high);
+    __m256i p0 = _mm256_setzero_si256(), p1 = p0, p2 = p0, p3 = p0;
+#pragma GCC unroll 2 /* 3 % */
+    for (size_t i = from; i < to; i += BW_CODE4_LINE) {
+        const __m256i low = load(q + i), high = load(q + stride + i);
+        if (ahead) {
+            _mm_prefetch(ahead + ROWS * i, _MM_HINT_T0);
+            _mm_prefetch(ahead + ROWS * i + 64, _MM_HINT_T0);
         }
-        s[0] = widen(s[0], p[0]);
-        s[1] = widen(s[1], p[1]);
-        s[2] = widen(s[2], p[2]);
-        s[3] = widen(s[3], p[3]);
+        p0 = line_sum(p0, r[0] + i, low, high);
+        p1 = line_sum(p1, r[1] + i, low, high);
+        p2 = line_sum(p2, r[2] + i, low, high);
+        p3 = line_sum(p3, r[3] + i, low, high);
     }
+    s[0] = _mm_add_epi32(s[0], widen(p0));
+    s[1] = _mm_add_epi32(s[1], widen(p1));
+    s[2] = _mm_add_epi32(s[2], widen(p2));
+    s[3] = _mm_add_epi32(s[3], widen(p3));
+}
+
+INLINE void rows4(const int8_t *q, const uint8_t *const r[ROWS], size_t stride, size_t span,
+                  const char *ahead, int32_t *out)
+{
+    __m128i s[ROWS] = {_mm_setzero_si128(), _mm_setzero_si128(), _mm_setzero_si128(),
+                       _mm_setzero_si128()};
+    size_t i = 0;
+    for (; stride - i > span; i += span)
+        span4(q, r, stride, i, i + span, ahead, s);
+    span4(q, r, stride, i, stride, ahead, s);
     _mm_storeu_si128((__m128i *)out, fold4(s));
 }
 
 static int32_t row1(const int8_t *q, const uint8_t *row, size_t stride)
 {
-    __m256i s = _mm256_setzero_si256();
-    for (size_t i = 0; i < stride; i += BW_CODE4_LINE) {
-        const __m256i low = _mm256_loadu_si256((const __m256i *)(q + i));
-        const __m256i high = _mm256_loadu_si256((const __m256i *)(q + stride + i));
-        s = widen(s, line_sum(_mm256_setzero_si256(), row + i, low, high));
-    }
-    const __m256i all[ROWS] = {s, s, s, s};
+    __m128i s = _mm_setzero_si128();
+    for (size_t i = 0; i < stride; i += BW_CODE4_LINE)
+        s = _mm_add_epi32(s, widen(line_sum(_mm256_setzero_si256(), row + i, load(q + i),
+                                            load(q + stride + i))));
+    const __m128i all[ROWS] = {s, s, s, s};
     return _mm_cvtsi128_si32(fold4(all));
 }
 
-static void sums(const int8_t *q, const uint8_t *codes, size_t stride, size_t n,
+static void sums(const int8_t *q, const uint8_t *codes, size_t stride, size_t span, size_t n,
                  int32_t *out)
 {
     size_t i = 0;
@@ -95,15 +112,15 @@ static void sums(const int8_t *q, const uint8_t *codes, size_t stride, size_t n,
         const uint8_t *r = codes + i * stride;
         const uint8_t *const rows[ROWS] = {r, r + stride, r + 2 * stride, r + 3 * stride};
         if (i + 4 * ROWS <= n) /* past a page the hardware's own stream starts anew */
-            for (size_t o = 0; o < ROWS * stride; o += 64)
-                _mm_prefetch((const char *)(r + 3 * ROWS * stride + o), _MM_HINT_T0);
-        rows4(q, rows, stride, out + i);
+            rows4(q, rows, stride, span, (const char *)(r + 3 * ROWS * stride), out + i);
+        else
+            rows4(q, rows, stride, span, NULL, out + i);
     }
     for (; i < n; i++)
         out[i] = row1(q, codes + i * stride, stride);
 }
 
-static void sums_at(const int8_t *q, const uint8_t *codes, size_t stride,
+static void sums_at(const int8_t *q, const uint8_t *codes, size_t stride, size_t span,
                     const uint32_t *which, size_t n, int32_t *out)
 {
     enum { AHEAD = 8 };
@@ -115,7 +132,7 @@ static void sums_at(const int8_t *q, const uint8_t *codes, size_t stride,
         for (size_t j = i + AHEAD; j < i + AHEAD + ROWS && j < n; j++)
             for (size_t o = 0; o < stride; o += 64)
                 _mm_prefetch((const char *)(codes + which[j] * stride + o), _MM_HINT_T0);
-        rows4(q, rows, stride, out + i);
+        rows4(q, rows, stride, span, NULL, out + i);
     }
     for (; i < n; i++)
         out[i] = row1(q, codes + which[i] * stride, stride);

@@ -21,7 +21,7 @@ typedef __m512 vf;
 #define v_abs _mm512_abs_ps
 #include "code4_bound.h"
 
-enum { ROWS = 4, LINE = 64, LINES = 4, LANES = 16 };
+enum { ROWS = 4, LINE = 64, LANES = 16 };
 
 #define INLINE static inline __attribute__((always_inline))
 #define VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
@@ -47,20 +47,20 @@ INLINE __m512i widen(__m512i sum, __m512i part)
 }
 
 INLINE void rows_wide(const int8_t *q, const uint8_t *const *r, size_t nr, size_t stride,
-                      int32_t *out)
+                      size_t span, int32_t *out)
 {
     __m512i s[ROWS], p[ROWS];
     for (size_t j = 0; j < nr; j++)
         s[j] = p[j] = _mm512_setzero_si512();
-    size_t lines = 0;
+    size_t end = span;
     for (size_t i = 0; i < stride; i += LINE) {
         const __mmask64 m = line_mask(stride - i);
         const __m512i low = _mm512_maskz_loadu_epi8(m, q + i);
         const __m512i high = _mm512_maskz_loadu_epi8(m, q + stride + i);
         for (size_t j = 0; j < nr; j++)
             p[j] = line_sum(p[j], _mm512_maskz_loadu_epi8(m, r[j] + i), low, high);
-        if (++lines == LINES) {
-            lines = 0;
+        if (i + LINE == end) {
+            end += span;
             for (size_t j = 0; j < nr; j++) {
                 s[j] = widen(s[j], p[j]);
                 p[j] = _mm512_setzero_si512();
@@ -72,8 +72,9 @@ INLINE void rows_wide(const int8_t *q, const uint8_t *const *r, size_t nr, size_
 }
 
 VNNI INLINE void rows_vnni(const int8_t *q, const uint8_t *const *r, size_t nr,
-                           size_t stride, int32_t *out)
+                           size_t stride, size_t span, int32_t *out)
 {
+    (void)span;
     const __m512i nibble = _mm512_set1_epi8(15);
     __m512i s[ROWS], t[ROWS]; /* two chains a row: the latency is 5 */
     for (size_t j = 0; j < nr; j++)
@@ -101,7 +102,7 @@ INLINE void prefetch(const uint8_t *p, size_t bytes)
 
 #define DEFINE_SUMS(attr, kind)                                                         \
     attr static void sums_##kind(const int8_t *q, const uint8_t *codes, size_t stride,  \
-                                 size_t n, int32_t *out)                                \
+                                 size_t span, size_t n, int32_t *out)                   \
     {                                                                                   \
         size_t i = 0;                                                                   \
         for (; i + ROWS <= n; i += ROWS) {                                              \
@@ -110,16 +111,16 @@ INLINE void prefetch(const uint8_t *p, size_t bytes)
                                                r + 3 * stride};                         \
             if (i + 4 * ROWS <= n)                                                      \
                 prefetch(r + 3 * ROWS * stride, ROWS * stride);                         \
-            rows_##kind(q, rows, ROWS, stride, out + i);                                \
+            rows_##kind(q, rows, ROWS, stride, span, out + i);                          \
         }                                                                               \
         for (; i < n; i++) {                                                            \
             const uint8_t *const row = codes + i * stride;                              \
-            rows_##kind(q, &row, 1, stride, out + i);                                   \
+            rows_##kind(q, &row, 1, stride, span, out + i);                             \
         }                                                                               \
     }                                                                                   \
     attr static void sums_at_##kind(const int8_t *q, const uint8_t *codes,              \
-                                    size_t stride, const uint32_t *which, size_t n,     \
-                                    int32_t *out)                                       \
+                                    size_t stride, size_t span, const uint32_t *which,  \
+                                    size_t n, int32_t *out)                             \
     {                                                                                   \
         enum { AHEAD = 8 };                                                             \
         size_t i = 0;                                                                   \
@@ -129,11 +130,11 @@ INLINE void prefetch(const uint8_t *p, size_t bytes)
                 codes + which[i + 2] * stride, codes + which[i + 3] * stride};          \
             for (size_t j = i + AHEAD; j < i + AHEAD + ROWS && j < n; j++)              \
                 prefetch(codes + which[j] * stride, stride);                            \
-            rows_##kind(q, rows, ROWS, stride, out + i);                                \
+            rows_##kind(q, rows, ROWS, stride, span, out + i);                          \
         }                                                                               \
         for (; i < n; i++) {                                                            \
             const uint8_t *const row = codes + which[i] * stride;                       \
-            rows_##kind(q, &row, 1, stride, out + i);                                   \
+            rows_##kind(q, &row, 1, stride, span, out + i);                             \
         }                                                                               \
     }
 

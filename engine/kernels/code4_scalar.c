@@ -38,16 +38,18 @@ static int32_t row_sum(const int8_t *q, const uint8_t *row, size_t stride)
     return s;
 }
 
-static void sums(const int8_t *q, const uint8_t *codes, size_t stride, size_t n,
+static void sums(const int8_t *q, const uint8_t *codes, size_t stride, size_t span, size_t n,
                  int32_t *out)
 {
+    (void)span;
     for (size_t i = 0; i < n; i++)
         out[i] = row_sum(q, codes + i * stride, stride);
 }
 
-static void sums_at(const int8_t *q, const uint8_t *codes, size_t stride,
+static void sums_at(const int8_t *q, const uint8_t *codes, size_t stride, size_t span,
                     const uint32_t *which, size_t n, int32_t *out)
 {
+    (void)span;
     for (size_t i = 0; i < n; i++)
         out[i] = row_sum(q, codes + which[i] * stride, stride);
 }

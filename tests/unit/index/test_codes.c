@@ -320,7 +320,7 @@ static void codes_bound__holds_for_the_computed_key(void **state)
             if (!bw_codes__query(f->codes, query, &test, planes))
                 continue;
             const bw_code4 *k = bw_code4_get();
-            k->sums(planes, f->codes->codes, f->codes->stride, N, sums);
+            k->sums(planes, f->codes->codes, f->codes->stride, test.span, N, sums);
             assert_int_equal(k->reach[metric == BW_METRIC_EUCLID](
                                  &test, sums, f->codes->step, f->codes->norm, f->codes->lost,
                                  N, at, upper),
@@ -364,17 +364,18 @@ static void code4__is_equal_on_every_isa(void **state)
             planes[i] = round % 2 ? 127 : -127; /* the largest sums */
         for (size_t i = 0; i < c->stride * N && round > 9; i++)
             c->codes[i] = 0xff;
+        const size_t span = bw_code4_span(planes, c->stride);
         size_t n = 0;
         for (size_t i = 0; i < N; i += 1 + rnd_below(&f->r, 3))
             which[n++] = (uint32_t)i;
-        bw_code4_isa("scalar")->sums(planes, c->codes, c->stride, N, sums[0]);
+        bw_code4_isa("scalar")->sums(planes, c->codes, c->stride, span, N, sums[0]);
         for (size_t j = 0; j < sizeof isas / sizeof *isas; j++) {
             const bw_code4 *k = bw_code4_isa(isas[j]);
             if (!k)
                 continue;
-            k->sums(planes, c->codes, c->stride, N, sums[1]);
+            k->sums(planes, c->codes, c->stride, span, N, sums[1]);
             assert_memory_equal(sums[0], sums[1], sizeof sums[0]);
-            k->sums_at(planes, c->codes, c->stride, which, n, sums[1]);
+            k->sums_at(planes, c->codes, c->stride, span, which, n, sums[1]);
             for (size_t i = 0; i < n; i++)
                 assert_int_equal(sums[1][i], sums[0][which[i]]);
             bw_codes__worst(metric, &test, round % 3 ? -INFINITY : -1.0f, f->dim);
@@ -389,6 +390,44 @@ static void code4__is_equal_on_every_isa(void **state)
             assert_memory_equal(upper[0], upper[1], a * sizeof upper[0][0]);
         }
     }
+}
+
+/* The largest sums that a span may hold, at every dimension mod 16 and of either sign. */
+static void code4_sums__never_leave_16_bits(void **state)
+{
+    (void)state;
+    enum { STRIDE = 9 * BW_CODE4_LINE, ROWS = 5 };
+    static const char *const isas[] = {"avx2", "avx512", "avx512vnni"};
+    rnd r = rnd_start("test_codes span", 6);
+    uint8_t codes[ROWS * STRIDE];
+    int8_t planes[2 * STRIDE];
+    int32_t want[ROWS], got[ROWS];
+    size_t spans = 0;
+    for (int top = 127; top > 0; top -= 3) {
+        const size_t few = 1 + rnd_below(&r, 16), sign = rnd_below(&r, 3);
+        for (size_t i = 0; i < sizeof planes; i++) {
+            const int v = i % 16 < few ? top : (int)rnd_below(&r, (size_t)top + 1);
+            planes[i] = (int8_t)(sign == 0 || (sign == 1 && rnd_below(&r, 2)) ? v : -v);
+        }
+        const size_t span = bw_code4_span(planes, STRIDE);
+        spans |= span == STRIDE ? 1u : span == 2 * BW_CODE4_LINE ? 2u : 4u;
+        for (size_t i = 0; i < sizeof codes; i++) {
+            const size_t d = i % STRIDE; /* row 0: all 15; 1: where positive; 2: negative */
+            const bool low = i < STRIDE || (planes[d] > 0) == (i / STRIDE == 1);
+            const bool high = i < STRIDE || (planes[d + STRIDE] > 0) == (i / STRIDE == 1);
+            codes[i] = i / STRIDE > 2 ? (uint8_t)rnd_below(&r, 256)
+                                      : (uint8_t)((low ? 15 : 0) | (high ? 0xf0 : 0));
+        }
+        bw_code4_isa("scalar")->sums(planes, codes, STRIDE, span, ROWS, want);
+        for (size_t j = 0; j < sizeof isas / sizeof *isas; j++) {
+            const bw_code4 *k = bw_code4_isa(isas[j]);
+            if (!k)
+                continue;
+            k->sums(planes, codes, STRIDE, span, ROWS, got);
+            assert_memory_equal(got, want, sizeof want);
+        }
+    }
+    assert_int_equal(spans, 7);
 }
 
 static void codes_scan__never_reads_codes_of_forbidden_rows(void **state)
@@ -526,6 +565,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(codes_bound__holds_for_the_computed_key, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(code4__is_equal_on_every_isa, setup, teardown),
+        cmocka_unit_test(code4_sums__never_leave_16_bits),
         cmocka_unit_test_setup_teardown(codes_scan__never_reads_codes_of_forbidden_rows,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(
