@@ -6,6 +6,7 @@ each a curve, read off at the recall (log QPS linear between neighbouring effort
 ratio's confidence interval comes from drawing rounds anew. Ours also runs twice in each
 round: what that ratio differs from 1 is the method's own noise.
 """
+import json
 import os
 
 import data
@@ -106,7 +107,17 @@ def run(args, extra=()):
         for c in ready:
             c.close()
     results = [Result(name, turns, args.clock) for name, turns in groups if turns]
+    keep(args, results)
     return report(args, s, results, notes, begun)
+
+
+def keep(args, results):
+    """Every round's figures as JSON beside the drawings."""
+    os.makedirs(args.out, exist_ok=True)
+    with open(os.path.join(args.out, "curve-%d.json" % args.n), "w") as f:
+        json.dump([{"name": r.name, "version": r.contender.version, "build_s": r.contender.build_s,
+                    "turns": [{"effort": t.effort, "recall": t.recall, "recall_real": t.real, "queries": t.count,
+                               "qps": t.qps, "cpu_qps": t.cpu_qps} for t in r.turns]} for r in results], f, indent=1)
 
 
 def report(args, s, results, notes, begun):
@@ -155,5 +166,5 @@ def ratios(args, results):
                 goal = "%.2f" % want if peer is record else "–" if peer is other else "1.00"
                 rows.append(["%.2f" % target, "%s: %s" % (label, peer.name),
                              measure.interval(ratio(ours, peer, target, args.rounds)), goal])
-    return [measure.table(["recall", "ours (graph) against", "ratio (95 % interval), %s" % args.clock, "wanted"], rows),
+    return [measure.table(["recall", "ours (graph) against", "ratio (95 %% interval), %s" % args.clock, "wanted"], rows),
             ""] if rows else []

@@ -83,14 +83,14 @@ def rows_of(reply, k):
 class Peer(Process):
     """env: more environment (qdrant-edge reads its classes from there)."""
 
-    def __init__(self, peer, name, ladder=None, env=None):
+    def __init__(self, peer, name, ladder=None, env=None, kept=data.CACHE):
         super().__init__(name, ladder)
-        self.peer, self.env = peer, env
+        self.peer, self.env, self.kept = peer, env, kept
 
     def build(self, s, threads=1):
         self.start([sys.executable, os.path.join(HERE, "worker.py"), self.peer, s.rows_path, s.queries_path],
                    self.env)
-        return self.note(self.ask(json.dumps({"do": "build", "threads": threads})))
+        return self.note(self.ask(json.dumps({"do": "build", "threads": threads, "kept": self.kept})))
 
     def permit(self, labels_path, classes):
         self.ask(json.dumps({"do": "permit", "labels": labels_path, "classes": [int(c) for c in classes]}))

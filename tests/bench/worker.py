@@ -2,9 +2,10 @@
 turns and libraries with OpenMP runtimes of their own never meet.
 
     python worker.py PEER ROWS.npy QUERIES.npy
-stdin:  {"do": "build", "threads": 1, …}         the index over all rows
+stdin:  {"do": "build", "threads": 1, "kept": FOLDER or null}   the index over all rows
         {"do": "permit", "labels": FILE.npy, "classes": [..]}  what later searches may find
         {"do": "search", "effort": 32, "from": 0, "count": 1000, "k": 10}
+        {"do": "ready"}                          answers when the rows are loaded
 stdout: {"seconds", "cpu"} and, of a search, "rows": k row numbers a query, -1 where there is
         none; {"not_run": why} where the library is missing or refuses.
 
@@ -110,6 +111,15 @@ class Hnswlib(Peer):
     def permit(self, labels, classes):
         self.allowed = np.isin(labels, classes).tolist()
 
+    def save(self, path):
+        self.index.save_index(path)
+
+    def load(self, path):
+        hnswlib, self.version = optional("hnswlib")
+        self.index = hnswlib.Index(space="ip", dim=self.rows.shape[1])
+        self.index.load_index(path, max_elements=len(self.rows))
+        self.index.set_num_threads(1)
+
     def search(self, effort, begin, n, k):
         self.index.set_ef(max(effort, k))
         allowed = self.allowed.__getitem__ if self.allowed is not None else None
@@ -181,6 +191,13 @@ class Rabitq(Peer):
         rabitqlib, self.version = optional("rabitqlib")
         self.index = rabitqlib.SymqgIndex(self.rows.shape[1], 32, "l2", int(self.kind))
         self.index.build(self.rows, 200, threads)
+
+    def save(self, path):
+        self.index.save(path)
+
+    def load(self, path):
+        rabitqlib, self.version = optional("rabitqlib")
+        self.index = rabitqlib.SymqgIndex.load(path)
 
     def search(self, effort, begin, n, k):
         a, b = self.index.search(self.queries[begin:begin + n], k, effort, 1)
@@ -304,12 +321,32 @@ PEERS = {
 }
 
 
+def build(peer, order):
+    """Builds; an index of minutes is kept in the folder `kept` with what it took, and read
+    from there the next time."""
+    kept = order.get("kept")
+    path = kept and hasattr(peer, "save") and len(peer.rows) >= 100000 and os.path.join(
+        kept, "index-%s-%d" % (sys.argv[1], len(peer.rows)))
+    if path and os.path.exists(path + ".json"):
+        peer.load(path)
+        with open(path + ".json") as f:
+            return json.load(f)
+    wall, cpu = time.perf_counter(), time.process_time()
+    peer.build(order.get("threads", 1))
+    made = {"seconds": time.perf_counter() - wall, "cpu": time.process_time() - cpu,
+            "version": peer.version, "upsert_seconds": getattr(peer, "upsert_seconds", None)}
+    if path:
+        peer.save(path)
+        with open(path + ".json", "w") as f:
+            json.dump(made, f)
+    return made
+
+
 def answer(peer, order):
     if order["do"] == "build":
-        wall, cpu = time.perf_counter(), time.process_time()
-        peer.build(order.get("threads", 1))
-        return {"seconds": time.perf_counter() - wall, "cpu": time.process_time() - cpu,
-                "version": peer.version, "upsert_seconds": getattr(peer, "upsert_seconds", None)}
+        return build(peer, order)
+    if order["do"] == "ready":
+        return {"seconds": 0}
     if order["do"] == "permit":
         peer.permit(np.load(order["labels"]), order["classes"])
         return {"seconds": 0, "cpu": 0}

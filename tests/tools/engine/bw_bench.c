@@ -7,6 +7,7 @@
  *         search KIND EFFORT [FROM COUNT [K]]   queries, each alone, k = 10 unless said;
  *                                EFFORT: ef or nprobe, a recall with a point in it
  *                                (0.95), or 0 = the kind's own choice
+ *         ready                  answers {} once the files are read
  *         quit
  * stdout: one JSON object a line: {"seconds": s, "cpu": s}, of a build "bytes" and "isa",
  * of a search "rows": the row numbers found, k a query, -1 where there is none; or
@@ -220,7 +221,9 @@ static int bench_loop(bench *b)
             n++;
         if (n == 1 && strcmp(word[0], "quit") == 0)
             break;
-        if (n >= 2 && strcmp(word[0], "build") == 0)
+        if (n == 1 && strcmp(word[0], "ready") == 0)
+            printf("{}\n");
+        else if (n >= 2 && strcmp(word[0], "build") == 0)
             rc = bench_build(b, word[1], n > 2 ? (uint32_t)strtoul(word[2], NULL, 10) : 0);
         else if (n >= 2 && strcmp(word[0], "search") == 0)
             rc = command_search(b, word, n);
