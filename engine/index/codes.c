@@ -10,8 +10,9 @@
 
 #include <math.h>
 
-enum { ALIGN = 64, FACTORS_ALIGN = 16, LEVELS = 16 };
+enum { ALIGN = 64, FACTORS_ALIGN = 16 };
 
+static const float HALF = 8; /* of the 16 levels */
 static const float WIDTHS[] = {1.0f, 0.87f, 0.76f, 0.66f};
 
 float bw_codes__up(double v)
@@ -94,66 +95,15 @@ size_t bw_codes_bytes(const bw_codes *c)
     return sizeof *c + bw_codes_image_bytes(c->dim, c->cap);
 }
 
-/* The level of v = x / step + 8: the half steps −7.5 … 7.5 are numbered 0 … 15. */
-static inline int level(float v)
-{
-    v = v < 0 ? 0 : v;
-    return v > LEVELS - 1 ? LEVELS - 1 : (int)v;
-}
-
-/* The sums of one step width: ⟨x,2w⟩ and ‖2w‖². */
-typedef struct fit {
-    double xw;
-    int64_t ww;
-} fit;
-
-static fit fit_of(const float *x, size_t dim, float per_step)
-{
-    /* Four sums: four chains, in one order everywhere. */
-    double xw[4] = {0};
-    int64_t ww = 0;
-    for (size_t i = 0; i < dim; i++) {
-        const int w = 2 * level(x[i] * per_step + LEVELS / 2) - (LEVELS - 1);
-        xw[i % 4] += (double)x[i] * w;
-        ww += w * w;
-    }
-    return (fit){(xw[0] + xw[1]) + (xw[2] + xw[3]), ww};
-}
-
-static void nibble_put(uint8_t *codes, size_t i, int u)
-{
-    uint8_t *b = codes + i / 64 * BW_CODE4_LINE + i % 32;
-    const int shift = i % 64 < 32 ? 0 : 4;
-    *b = (uint8_t)((*b & (0xf0 >> shift)) | u << shift);
-}
-
-/* Writes the codes of a row; returns the loss ‖x − step·w‖², each term of it exact but
- * for one rounding of 2^-53 (24 bits times 4 bits are exact in a double). */
-static double row_write(uint8_t *codes, const float *x, size_t dim, float per_step,
-                        double step)
-{
-    double lost = 0;
-    for (size_t i = 0; i < dim; i++) {
-        const int u = level(x[i] * per_step + LEVELS / 2);
-        const double r = (double)x[i] - step * (u - (LEVELS - 1) / 2.0);
-        lost += r * r;
-        nibble_put(codes, i, u);
-    }
-    return lost;
-}
-
 void bw_codes_put(bw_codes *c, uint32_t row, const float *x)
 {
     assert(row < c->cap);
     const size_t dim = c->dim;
     uint8_t *codes = c->codes + row * c->stride;
-    float top = 0;
-    double square = 0;
-    for (size_t i = 0; i < dim; i++) {
-        const float a = fabsf(x[i]);
-        top = a > top ? a : top;
-        square += (double)x[i] * (double)x[i];
-    }
+    const bw_code4 *k = bw_code4_get();
+    float top;
+    double square;
+    k->size(x, dim, &top, &square);
     memset(codes, 0, c->stride);
     c->step[row] = c->norm[row] = c->lost[row] = 0;
     if (square == 0)
@@ -165,21 +115,24 @@ void bw_codes_put(bw_codes *c, uint32_t row, const float *x)
     }
     /* The loss left by the fitted step is ‖x‖² − ⟨x,w⟩²/‖w‖²: the largest quotient wins. */
     float best = 0;
-    double most = -1;
-    fit chosen = {0, 1};
+    double most = -1, xw = 0;
+    int64_t ww = 1;
     for (size_t i = 0; i < sizeof WIDTHS / sizeof *WIDTHS; i++) {
-        const float per_step = (LEVELS / 2) / (top * WIDTHS[i]);
-        const fit f = fit_of(x, dim, per_step);
-        const double gain = f.xw * f.xw / (double)f.ww;
+        const float per_step = HALF / (top * WIDTHS[i]);
+        double fit_xw;
+        int64_t fit_ww;
+        k->fit(x, dim, per_step, &fit_xw, &fit_ww);
+        const double gain = fit_xw * fit_xw / (double)fit_ww;
         if (gain > most) {
             most = gain;
             best = per_step;
-            chosen = f;
+            xw = fit_xw;
+            ww = fit_ww;
         }
     }
-    const float step = (float)(2 * chosen.xw / (double)chosen.ww);
-    const double lost = sqrt(row_write(codes, x, dim, best, step));
+    const float step = (float)(2 * xw / (double)ww);
+    const double lost = sqrt(k->write(x, dim, best, step, codes));
     c->step[row] = step;
-    c->norm[row] = bw_codes__up(0.5 * step * sqrt((double)chosen.ww) * (1 + 0x1p-40));
+    c->norm[row] = bw_codes__up(0.5 * step * sqrt((double)ww) * (1 + 0x1p-40));
     c->lost[row] = bw_codes__up(lost * (1 + 0x1p-30));
 }

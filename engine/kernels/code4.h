@@ -47,6 +47,13 @@ typedef struct bw_code4 {
     size_t (*reach[2])(const bw_code4_query *q, const int32_t *sums, const float *step,
                        const float *norm, const float *lost, size_t n, uint32_t *at,
                        float *upper);
+    /* Coding a row (engine/index/codes.c): the largest |x[i]| and Σ x[i]²; */
+    void (*size)(const float *x, size_t dim, float *top, double *square);
+    /* ⟨x,2w⟩ and ‖2w‖² of the levels u = x · per_step + 8, w = u − 7.5; */
+    void (*fit)(const float *x, size_t dim, float per_step, double *xw, int64_t *ww);
+    /* writes the levels into `codes`, zeros before, and returns ‖x − step·w‖². */
+    double (*write)(const float *x, size_t dim, float per_step, double step,
+                    uint8_t *codes);
 } bw_code4;
 
 /* How many bytes of a row the kernels may sum in 16 bits: the largest stride/2^j, in

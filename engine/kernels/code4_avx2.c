@@ -195,8 +195,13 @@ INLINE __m256 dot_of(const bw_code4_query *q, const int32_t *sum, __m256 step)
 DEFINE_REACH(dot)
 DEFINE_REACH(euclid)
 
-const bw_code4 bw_code4__avx2 = {
-    .isa = "avx2", .sums = sums, .sums_at = sums_at, .reach = {dot_reach, euclid_reach}};
+const bw_code4 bw_code4__avx2 = {.isa = "avx2",
+                                 .sums = sums,
+                                 .sums_at = sums_at,
+                                 .reach = {dot_reach, euclid_reach},
+                                 .size = bw_code4__size_avx2,
+                                 .fit = bw_code4__fit_avx2,
+                                 .write = bw_code4__write_avx2};
 #else
 typedef int bw_code4_avx2_unused; /* a translation unit may not be empty */
 #endif

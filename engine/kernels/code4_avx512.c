@@ -179,14 +179,19 @@ DEFINE_SUMS(VNNI, vnni)
 DEFINE_REACH(dot)
 DEFINE_REACH(euclid)
 
+/* Coding a row takes eight lanes: those of AVX2. */
+#define CODING                                                                          \
+    .size = bw_code4__size_avx2, .fit = bw_code4__fit_avx2, .write = bw_code4__write_avx2
 const bw_code4 bw_code4__avx512 = {.isa = "avx512",
                                    .sums = sums_wide,
                                    .sums_at = sums_at_wide,
-                                   .reach = {dot_reach, euclid_reach}};
+                                   .reach = {dot_reach, euclid_reach},
+                                   CODING};
 const bw_code4 bw_code4__avx512vnni = {.isa = "avx512vnni",
                                        .sums = sums_vnni,
                                        .sums_at = sums_at_vnni,
-                                       .reach = {dot_reach, euclid_reach}};
+                                       .reach = {dot_reach, euclid_reach},
+                                   CODING};
 #else
 typedef int bw_code4_avx512_unused; /* a translation unit may not be empty */
 #endif

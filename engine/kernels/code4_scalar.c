@@ -1,5 +1,6 @@
 /* Kernels over 4-bit codes in plain C: the oracle, and what runs on any CPU. */
 #include "code4_isa.h"
+#include "code4_put.h"
 
 #include <math.h>
 
@@ -76,5 +77,34 @@ static void sums_at(const int8_t *q, const uint8_t *codes, size_t stride, size_t
 DEFINE_REACH(dot)
 DEFINE_REACH(euclid)
 
-const bw_code4 bw_code4__scalar = {
-    .isa = "scalar", .sums = sums, .sums_at = sums_at, .reach = {dot_reach, euclid_reach}};
+static void size_of(const float *x, size_t dim, float *top, double *square)
+{
+    double s[CODE4_LANES] = {0};
+    *top = 0;
+    code4_size_rest(x, 0, dim, top, s);
+    *square = code4_fold(s);
+}
+
+static void fit(const float *x, size_t dim, float per_step, double *xw, int64_t *ww)
+{
+    double s[CODE4_LANES] = {0};
+    *ww = 0;
+    code4_fit_rest(x, 0, dim, per_step, s, ww);
+    *xw = code4_fold(s);
+}
+
+static double write_codes(const float *x, size_t dim, float per_step, double step,
+                          uint8_t *codes)
+{
+    double s[CODE4_LANES] = {0};
+    code4_write_rest(x, 0, dim, per_step, step, codes, s);
+    return code4_fold(s);
+}
+
+const bw_code4 bw_code4__scalar = {.isa = "scalar",
+                                   .sums = sums,
+                                   .sums_at = sums_at,
+                                   .reach = {dot_reach, euclid_reach},
+                                   .size = size_of,
+                                   .fit = fit,
+                                   .write = write_codes};

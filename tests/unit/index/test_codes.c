@@ -4,6 +4,7 @@
 #include "npy.h"
 #include "rnd.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <unistd.h>
@@ -392,6 +393,41 @@ static void code4__is_equal_on_every_isa(void **state)
     }
 }
 
+static void code4_coding__is_equal_on_every_isa(void **state)
+{
+    fixture *f = *state;
+    static const char *const isas[] = {"avx2", "avx512", "avx512vnni"};
+    const bw_code4 *k[4] = {bw_code4_isa("scalar")};
+    size_t n = 1;
+    for (size_t j = 0; j < sizeof isas / sizeof *isas; j++)
+        if (bw_code4_isa(isas[j]))
+            k[n++] = bw_code4_isa(isas[j]);
+    for (size_t round = 0; round < 40; round++) {
+        data_make(f, BW_METRIC_DOT, 1 + rnd_below(&f->r, DIM_MAX), BW_DTYPE_F32, true);
+        for (size_t i = 0; i < N; i += 1 + rnd_below(&f->r, 60)) {
+            const float *x = f->f32 + i * f->dim;
+            const float per_step = i % 3 ? 8 : (float)(8 / (1e-3 + fabs((double)x[0])));
+            float top[2];
+            double square[2], xw[2], lost[2];
+            int64_t ww[2];
+            uint8_t codes[2][128];
+            for (size_t j = 0; j < n; j++) {
+                const size_t o = j > 0;
+                memset(codes[o], 0, sizeof codes[o]);
+                k[j]->size(x, f->dim, &top[o], &square[o]);
+                k[j]->fit(x, f->dim, per_step, &xw[o], &ww[o]);
+                lost[o] = k[j]->write(x, f->dim, per_step, 0.11, codes[o]);
+                assert_memory_equal(&top[o], &top[0], sizeof *top);
+                assert_memory_equal(&square[o], &square[0], sizeof *square);
+                assert_memory_equal(&xw[o], &xw[0], sizeof *xw);
+                assert_int_equal(ww[o], ww[0]);
+                assert_memory_equal(&lost[o], &lost[0], sizeof *lost);
+                assert_memory_equal(codes[o], codes[0], sizeof codes[0]);
+            }
+        }
+    }
+}
+
 /* The largest sums that a span may hold, at every dimension mod 16 and of either sign. */
 static void code4_sums__never_leave_16_bits(void **state)
 {
@@ -565,6 +601,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(codes_bound__holds_for_the_computed_key, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(code4__is_equal_on_every_isa, setup, teardown),
+        cmocka_unit_test_setup_teardown(code4_coding__is_equal_on_every_isa, setup, teardown),
         cmocka_unit_test(code4_sums__never_leave_16_bits),
         cmocka_unit_test_setup_teardown(codes_scan__never_reads_codes_of_forbidden_rows,
                                         setup, teardown),
