@@ -8,6 +8,7 @@
  * partition/build.h */
 #include "engine_impl.h"
 #include "index/choose.h"
+#include "index/gpu_host.h"
 #include "store/fs.h"
 
 #include <sodium.h>
@@ -59,6 +60,25 @@ static bw_status cell_key(bw_ctx *ctx, const char *dir, bool fresh,
     return st;
 }
 
+/* A GPU is a help, never a condition. */
+static void open_gpu(bw_engine *e)
+{
+    bw_gpu_host *gpu = NULL;
+    char text[BW_GPU_TEXT_MAX];
+    const bw_gpu_host_options o = {.rows_min = e->env.graphs_first ? BW_GPU_GROUP : 0};
+    bw_ctx *ctx = bw_ctx_new(0);
+    if (ctx && bw_gpu_host_open(ctx, &o, &gpu) == BW_OK) {
+        bw_gpu_host_text(gpu, text);
+        bw_log(BW_LOG_INFO, "GPU: %s", text);
+        if (!bw_gpu_host_any(gpu)) {
+            bw_gpu_host_close(gpu);
+            gpu = NULL;
+        }
+    }
+    bw_ctx_free(ctx);
+    e->env.gpu = gpu;
+}
+
 static void init_env(bw_engine *e, const bw_engine_options *o)
 {
     bw_part_env *v = &e->env;
@@ -75,6 +95,8 @@ static void init_env(bw_engine *e, const bw_engine_options *o)
     v->graphs_first = small;
     v->gap_rows_min = v->seal_rows < GAP_ROWS_MIN ? v->seal_rows : GAP_ROWS_MIN;
     atomic_init(&v->health.poisoned, false);
+    if (o->gpu)
+        open_gpu(e);
 }
 
 /* ---- reading the catalogue into memory ---- */
@@ -249,6 +271,8 @@ static bool all_checked(const bw_engine *e)
 static void shut(bw_engine *e, bool opened)
 {
     e->catalogue.stay_unclean = e->catalogue.unclean && !(opened && all_checked(e));
+    bw_gpu_host_close(e->env.gpu); /* what travels to a device holds matrices */
+    e->env.gpu = NULL;
     free_names(e);
     bw_builder_free(e->env.builder);
     bw_pool_clear(&e->env.pool);

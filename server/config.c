@@ -77,6 +77,10 @@ static const setting settings[] = {
      "SQLite files kept open at once (about three descriptors each)."},
     {"data.seal_rows", SET_U64, AT(seal_rows), "16384", 16, 100000000,
      "Rows after which a growing segment is sealed and gets its own index."},
+    {"data.gpu", SET_STR, AT(gpu), "auto", 0, 0,
+     "auto: exact searches run on a GPU where the GPU module and a device are found; off: "
+     "never.\n"
+     "The answers are the same."},
     {"policies.packs", SET_STR, AT(packs_folder), "", 0, 0,
      "Folder of the policy packs; nothing = the installed one."},
     {"policies.file", SET_STR, AT(policies_file), "", 0, 0,
@@ -244,6 +248,8 @@ static bw_status check(bw_ctx *ctx, const bw_config *c)
                        "server.tls_cert and server.tls_key go together");
     if (!bw_str_is(c->labels_detect, "ingest") && !bw_str_is(c->labels_detect, "all"))
         return bw_fail(ctx, BW_EINVALID, "labels.detect: wants ingest or all");
+    if (!bw_str_is(c->gpu, "auto") && !bw_str_is(c->gpu, "off"))
+        return bw_fail(ctx, BW_EINVALID, "data.gpu: wants auto or off");
     for (size_t i = 0; i < c->proxies.n; i++) {
         unsigned char bytes[16];
         const char *p = bw_arena_cstr(ctx, c->proxies.items[i]);

@@ -26,6 +26,7 @@ typedef struct bw_config {
     /* data */
     bw_str data_folder;
     uint64_t open_partitions, seal_rows;
+    bw_str gpu;
     /* policies */
     bw_str packs_folder, policies_file, entities_file, catalogue_file;
     /* labels of what comes in */

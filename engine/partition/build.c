@@ -1,6 +1,7 @@
 /* Graphs of sealed vectors (build.h has the format and the rules). A few worker threads
  * a cell, one to a build, which may start more (FAISS's do not: it gives the same bytes
  * only with one thread each). */
+#include "../index/gpu_host.h"
 #include "build.h"
 #include "../kernels/typed.h"
 #include "../store/failpoint.h"
@@ -561,6 +562,7 @@ void bw_matrix_release(bw_matrix *m)
 {
     if (!m || atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) != 1)
         return;
+    bw_gpu_forget(m->gpu_identity);
     if (m->build) {
         if (m->build->index)
             m->build->index->ops->free(m->build->index);

@@ -4,6 +4,7 @@
  * Codes are made as rows are appended, so that a growing block is searched like a
  * sealed one and nothing is built when it is sealed. Leaves out the release (build.c
  * owns what a matrix ends with). */
+#include "../index/gpu_host.h"
 #include "../kernels/typed.h"
 #include "../kernels/kernels.h"
 #include "rows.h"
@@ -19,6 +20,7 @@ bw_matrix *bw_matrix_new(const bw_vector_spec *spec, uint32_t cap)
     m->cap = cap;
     m->dtype = spec->dtype;
     m->metric = spec->metric;
+    m->gpu_identity = bw_gpu_identity();
     if (!__builtin_mul_overflow(cap * bw_dtype_size(spec->dtype), spec->dim, &bytes))
         m->data = bw_alloc_vectors(bytes);
     m->ids = bw_calloc(cap, sizeof *m->ids);

@@ -32,6 +32,7 @@ typedef struct bw_part_env {
     bw_health health;
     bw_pool pool;
     bw_builder *builder;
+    struct bw_gpu_host *gpu; /* exact scans go there; NULL: none */
 } bw_part_env;
 
 /* ---- snapshot ---- */

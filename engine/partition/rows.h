@@ -49,6 +49,7 @@ typedef struct bw_matrix {
     bw_point_id *ids;       /* cap */
     unsigned char digest[32]; /* of its rows and scales, when they are in `file` */
     struct bw_build *build; /* the graph of a sealed one, or NULL; owned */
+    uint64_t gpu_identity;  /* index/gpu_host.h */
 } bw_matrix;
 
 /* A matrix as one generation numbers it: slot i is ordinal ord[i], rising. */

@@ -12,6 +12,7 @@
  * within one partition an id has one living row, so the heap's order never asks. */
 #include "../index/choose.h"
 #include "../index/codes.h"
+#include "../index/gpu_host.h"
 #include "../kernels/scan.h"
 #include "part.h"
 
@@ -63,6 +64,7 @@ typedef struct ask {
     const bw_dense_query *q;
     const bw_bitmap *bits; /* of the block */
     size_t n;              /* how many are set */
+    size_t offered;        /* rows of earlier blocks that are not in q->out yet */
     bw_choice choice;
     uint32_t effort; /* of a graph */
     float recall;    /* wanted of it; 0: ef was given */
@@ -116,7 +118,7 @@ static void choose(const pass *b, ask *a)
                              .dtype = b->rows.dtype,
                              .codes = b->r->b->m->codes != NULL,
                              .on_file = !b->rows.data,
-                             .chained = a->q->out->n == a->q->out->k};
+                             .chained = a->q->out->n + a->offered >= a->q->out->k};
     bool may = b->graph && bw_choose_approximate(&whole, &a->recall);
     if (may)
         a->effort = effort_for(b, p, a->recall);
@@ -307,10 +309,138 @@ static bw_status search_block(bw_ctx *ctx, const bw_snapshot *s, const bw_block_
     return st;
 }
 
+/* ---- on a GPU: all blocks of the partition in one request a query ---- */
+
+typedef struct gpu_call {
+    const bw_snapshot *s;
+    const bw_dense_query *qs;
+    const bw_gpu_ask *asks;
+    const bw_block_ref **refs; /* by block */
+} gpu_call;
+
+static void matrix_hold(void *m)
+{
+    bw_matrix_acquire(m);
+}
+
+static void matrix_drop(void *m)
+{
+    bw_matrix_release(m);
+}
+
+static pass pass_of(bw_ctx *ctx, const bw_snapshot *s, const bw_block_ref *r, uint32_t part)
+{
+    return (pass){ctx,  s, r, graph_of(s, r), bw_matrix_view(r->b->m, r->n),
+                  part, is_gapless(r) ? r->b->ord[0] : SLOT_MARK};
+}
+
+/* No graph would be asked: then a device's exact answer is the CPU's. */
+static bool all_exact(const bw_snapshot *s, const bw_dense_query *qs, size_t nq)
+{
+    float recall;
+    const bool graphs = bw_snapshot_has_graph(s, qs->p->vec);
+    for (size_t i = 0; graphs && i < nq; i++) {
+        const bw_search_params *p = qs[i].p;
+        bw_choose_ask whole = {p->exact, p->ef_search, p->recall, p->permitted,
+                               s->part->env->exact_rows};
+        if (bw_choose_approximate(&whole, &recall))
+            return false;
+    }
+    return true;
+}
+
+/* bw_gpu_cpu.scan: what the device leaves, as the planner has it. */
+static bw_status scan_left(bw_ctx *ctx, void *arg, const bw_gpu_ask *a, const bw_gpu_block *b,
+                           const bw_bitmap *allowed)
+{
+    const gpu_call *g = arg;
+    const bw_dense_query *q = &g->qs[a - g->asks];
+    const pass p = pass_of(ctx, g->s, g->refs[b - a->blocks], q->p->part);
+    ask one = {.q = q, .bits = allowed, .n = bw_bitmap_count(allowed)};
+    choose(&p, &one);
+    bw_status st = run_choice(&p, &one, 1, one.choice);
+    if (st == BW_OK && p.row0 == SLOT_MARK)
+        give_ordinals(&p, q->out);
+    return st;
+}
+
+/* The blocks of one query; those of the query before where the rights are the same. */
+static bw_status gpu_blocks(const gpu_call *g, bw_ctx *ctx, const bw_rows *views, size_t n, size_t i,
+                            const bw_gpu_block *before, bw_gpu_block *out)
+{
+    bw_status st = BW_OK;
+    const bw_dense_query *q = &g->qs[i];
+    size_t offered = 0;
+    for (size_t b = 0; st == BW_OK && b < n; b++) {
+        const bw_block_ref *r = g->refs[b];
+        const bw_matrix *m = r->b->m;
+        out[b] = (bw_gpu_block){.identity = m->gpu_identity,
+                                .metric = m->metric,
+                                .rows = &views[b],
+                                .cap = m->cap,
+                                .ids = m->ids,
+                                .ord = r->b->ord,
+                                .part = q->p->part,
+                                .owner = (void *)(uintptr_t)m,
+                                .acquire = matrix_hold,
+                                .release = matrix_drop};
+        if (before && q->p->allowed == g->qs[i - 1].p->allowed)
+            out[b].allowed = before[b].allowed;
+        else
+            st = local_bits(ctx, r, q->p->allowed, &out[b].allowed);
+        if (st != BW_OK)
+            return st;
+        const pass p = pass_of(ctx, g->s, r, q->p->part);
+        ask one = {.q = q,
+                   .bits = out[b].allowed,
+                   .n = bw_bitmap_count(out[b].allowed),
+                   .offered = offered};
+        offered += one.n;
+        if (one.n > 0 && q->p->k > 0) {
+            choose(&p, &one);
+            note(&p, &one); /* as planned: explain does not depend on the machine */
+        }
+    }
+    return st;
+}
+
+static bw_status search_gpu(bw_ctx *ctx, const bw_snapshot *s, const bw_block_list *l,
+                            const bw_dense_query *qs, size_t nq)
+{
+    bw_gpu_ask *asks = bw_arena_alloc(ctx, nq * sizeof *asks);
+    const bw_block_ref **refs = bw_arena_alloc(ctx, l->n * sizeof(const bw_block_ref *));
+    bw_rows *views = bw_arena_alloc(ctx, l->n * sizeof *views);
+    bw_gpu_block *blocks = bw_arena_calloc(ctx, nq * l->n, sizeof *blocks);
+    const gpu_call g = {s, qs, asks, refs};
+    size_t n = 0;
+    if (!asks || !refs || !views || !blocks)
+        return BW_ENOMEM;
+    for (uint32_t i = 0; i < l->n; i++)
+        if (l->items[i].n > 0) {
+            views[n] = bw_matrix_view(l->items[i].b->m, l->items[i].n);
+            refs[n++] = &l->items[i];
+        }
+    for (size_t i = 0; i < nq; i++) {
+        bw_gpu_block *own = blocks + i * n;
+        bw_status st = gpu_blocks(&g, ctx, views, n, i, i > 0 ? own - n : NULL, own);
+        if (st != BW_OK)
+            return st;
+        asks[i] = (bw_gpu_ask){qs[i].query, own, n, qs[i].out};
+    }
+    const bw_gpu_cpu cpu = {scan_left, (void *)(uintptr_t)&g};
+    return bw_gpu_search(ctx, s->part->env->gpu, asks, nq, &cpu);
+}
+
 bw_status bw_snapshot_search_many(bw_ctx *ctx, const bw_snapshot *s,
                                   const bw_dense_query *qs, size_t nq)
 {
     const bw_block_list *l = &s->vecs[nq > 0 ? qs->p->vec : 0];
+    if (s->part->env->gpu && nq > 0 && all_exact(s, qs, nq)) {
+        bw_arena_mark mark = bw_arena_mark_get(ctx);
+        bw_status st = search_gpu(ctx, s, l, qs, nq);
+        bw_arena_release(ctx, mark);
+        return st == BW_OK ? bw_ctx_check(ctx) : st;
+    }
     for (uint32_t i = 0; nq > 0 && i < l->n; i++) {
         if (l->items[i].n == 0)
             continue;

@@ -1,0 +1,111 @@
+/* A cell with a GPU (the double) answers what a cell without one answers: growing and
+ * sealed segments, deletes, several queries in a pass, and a device that goes. */
+#include "engine_cell.h"
+#include "gpu_double.h"
+#include <engine/index/gpu_host.h>
+#include <engine/index/gpu_load.h>
+#include <engine/partition/part.h>
+#include "rnd.h"
+
+enum { DIM = 24, ROWS = 700, SEAL = 256, K = 12, NQ = 5 };
+
+static void one_round(cell *c, rnd *r, bool device)
+{
+    bw_gpu_host *gpu = NULL;
+    bw_view v = cell_view(c, 1, 1);
+    bw_snapshot *s = v.parts[0];
+    const bw_bitmap *live = bw_snapshot_live(s);
+    bw_candidate got[NQ][K], want[NQ][K];
+    bw_topk a[NQ], b[NQ];
+    float queries[NQ][DIM];
+    bw_search_params p = {.k = K, .exact = true, .allowed = live, .part = 3};
+    bw_search_trace ta = {0}, tb = {0};
+    bw_dense_query qa[NQ], qb[NQ];
+    for (int i = 0; i < NQ; i++) {
+        for (int d = 0; d < DIM; d++)
+            queries[i][d] = (float)rnd_gauss(r);
+        bw_topk_init(&a[i], got[i], K);
+        bw_topk_init(&b[i], want[i], K);
+        qa[i] = (bw_dense_query){queries[i], &p, &a[i], &ta};
+        qb[i] = (bw_dense_query){queries[i], &p, &b[i], &tb};
+    }
+    OK(bw_snapshot_search_many(c->ctx, s, qa, NQ));
+    gpu = s->part->env->gpu;
+    assert_int_equal(gpu != NULL, device);
+    s->part->env->gpu = NULL;
+    OK(bw_snapshot_search_many(c->ctx, s, qb, NQ));
+    s->part->env->gpu = gpu;
+    if (gpu)
+        bw_gpu_host_settle(gpu);
+    for (int i = 0; i < NQ; i++) {
+        bw_topk_sort(&a[i]);
+        bw_topk_sort(&b[i]);
+        assert_int_equal(a[i].n, b[i].n);
+        for (size_t j = 0; j < a[i].n; j++) {
+            assert_int_equal(bw_candidate_cmp(&got[i][j], &want[i][j]), 0);
+            assert_memory_equal(&got[i][j].key, &want[i][j].key, sizeof(float));
+        }
+    }
+    assert_int_equal(ta.rows_scanned, tb.rows_scanned);
+    assert_int_equal(ta.segments_codes, tb.segments_codes);
+    bw_view_close(&v);
+}
+
+static void test_partition_gpu__answers_as_the_cpu(void **state)
+{
+    (void)state;
+    cell own, *c = &own;
+    rnd r = rnd_start("test_gpu", 3);
+    bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
+    o.null_sync = true;
+    o.seal_rows = SEAL;
+    o.gpu = true;
+    gpu_double_reset(1, 64 << 20);
+    bw_gpu_load_use(gpu_double_module());
+    cell_init(c, &o);
+    cell_collection(c, DIM, BW_METRIC_EUCLID, 1);
+    for (uint64_t i = 0; i < ROWS; i += 70) {
+        cell_upsert_range(c, 1, i, i + 70, DIM);
+        cell_upsert_range(c, 1, i / 2, i / 2 + 9, DIM); /* ends rows of before: gaps */
+        one_round(c, &r, true);
+        one_round(c, &r, true);
+    }
+    assert_true(gpu_double_get().calls[GPU_DOUBLE_LAUNCH] > 0);
+    cell_reopen(c);
+    one_round(c, &r, true);
+    one_round(c, &r, true);
+    gpu_double_fail(GPU_DOUBLE_LAUNCH, 0, BW_GPU_LOST, false);
+    one_round(c, &r, true);
+    one_round(c, &r, true);
+    cell_clear(c);
+    const gpu_double_counts n = gpu_double_get();
+    assert_int_equal(n.wrong + n.segments + n.bits + n.contexts, 0);
+    bw_gpu_load_use(NULL);
+}
+
+static void test_partition_gpu__is_off_without_a_device(void **state)
+{
+    (void)state;
+    cell own, *c = &own;
+    rnd r = rnd_start("test_gpu", 4);
+    bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
+    o.null_sync = true;
+    o.gpu = true;
+    gpu_double_reset(0, 0);
+    bw_gpu_load_use(gpu_double_module());
+    cell_init(c, &o);
+    cell_collection(c, DIM, BW_METRIC_DOT, 1);
+    cell_upsert_range(c, 1, 0, 70, DIM);
+    one_round(c, &r, false);
+    cell_clear(c);
+    bw_gpu_load_use(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_partition_gpu__answers_as_the_cpu),
+        cmocka_unit_test(test_partition_gpu__is_off_without_a_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
