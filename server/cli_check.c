@@ -8,6 +8,7 @@
 #include "harden.h"
 #include "labelling.h"
 #include "v1.h"
+#include "../engine/index/cuvs.h"
 #include "../engine/index/gpu_load.h"
 #include <errno.h>
 #include <sodium.h>
@@ -197,6 +198,15 @@ static void check_gpu(bw_ctx *ctx)
     }
 }
 
+/* For collections that ask for cuVS; one line says what is missing. */
+static void check_cuvs(void)
+{
+    char text[BW_CUVS_TEXT_MAX];
+    const bool ready = bw_cuvs_probe(text) == BW_CUVS_READY;
+    (void)printf("      cuVS: %s%s\n", text,
+                 ready ? "" : "; collections with the index cuvs-cagra are scanned");
+}
+
 static void doctor_folder(bw_ctx *ctx, bw_cli_settings *set)
 {
     bw_config c;
@@ -209,6 +219,7 @@ static void doctor_folder(bw_ctx *ctx, bw_cli_settings *set)
          s == BW_OK ? "" : bw_ctx_message(ctx));
     check_machine(ctx, &c);
     check_gpu(ctx);
+    check_cuvs();
     check_folder(ctx, set->data);
     check_policies(ctx, &c, set->data);
     if (c.model_folder.len > 0) {

@@ -243,9 +243,11 @@ static void run(bw_builder *b, struct bw_build *job)
             st = build_over(ctx, ops, &params, job->matrix, &job->index);
         if (st != BW_OK) {
             job->index = NULL;
+            /* Without cuVS it would be said for every segment; its own file says it once. */
+            bool known = st == BW_EUNAVAILABLE && job->kind == BW_INDEX_CUVS_CAGRA;
             if (!atomic_load(&b->stop))
-                bw_log(BW_LOG_ERROR, "partition: a graph could not be built: %s",
-                       bw_ctx_message(ctx));
+                bw_log(known ? BW_LOG_DEBUG : BW_LOG_ERROR,
+                       "partition: a graph could not be built: %s", bw_ctx_message(ctx));
         } else if (ops->save && !is_discarded(b, job)) {
             save(ctx, b, job, ops);
             if (is_discarded(b, job)) /* came too late to keep it from being written */

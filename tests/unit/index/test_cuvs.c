@@ -21,9 +21,9 @@
 #include <cmocka.h>
 
 enum { N = 6001, DIM = 22, K = 10, K_MAX = 1100 };
-#define FOLDER BW_BINARY "/cuvs_double"
-static const bw_cuvs_places doubles = {.driver = FOLDER "/libcuda.so.1",
-                                       .library = FOLDER "/libcuvs_c.so"};
+/* The doubles are used from a folder of our own: the build's may be open to a group. */
+static char folder_own[64], driver_own[96], library_own[96];
+static const bw_cuvs_places doubles = {.driver = driver_own, .library = library_own};
 
 typedef struct fixture {
     rnd r;
@@ -44,6 +44,30 @@ static void *get(const char *path, const char *name)
     return symbol;
 }
 
+/* A copy of a library in which one name (NULL: none) is spelled otherwise. */
+static void copy_without(const char *from, const char *to, const char *name)
+{
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    assert_true(in && out && fseek(in, 0, SEEK_END) == 0);
+    const size_t n = (size_t)ftell(in), len = name ? strlen(name) : 0;
+    char *bytes = malloc(n);
+    assert_non_null(bytes);
+    rewind(in);
+    assert_int_equal(fread(bytes, 1, n, in), n);
+    size_t hits = 0;
+    for (size_t i = 1; name && i + len < n; i++)
+        if (bytes[i - 1] == 0 && memcmp(bytes + i, name, len + 1) == 0) {
+            bytes[i] = 'X';
+            hits++;
+        }
+    assert_true(hits > 0 || !name);
+    assert_int_equal(fwrite(bytes, 1, n, out), n);
+    fclose(in);
+    assert_int_equal(fclose(out), 0);
+    assert_int_equal(chmod(to, 0700), 0);
+    free(bytes);
+}
+
 static int group_setup(void **state)
 {
     fixture *f = bw_calloc(1, sizeof *f);
@@ -62,6 +86,12 @@ static int group_setup(void **state)
     for (size_t i = 500; i < 540; i++) /* equal rows: ids decide */
         memcpy(f->rows + i * DIM, f->rows, DIM * sizeof(float));
     f->view = (bw_rows){.dim = DIM, .n = N, .data = f->rows};
+    (void)snprintf(folder_own, sizeof folder_own, "/tmp/bw_cuvs.XXXXXX");
+    assert_non_null(mkdtemp(folder_own));
+    (void)snprintf(driver_own, sizeof driver_own, "%s/libcuda.so.1", folder_own);
+    (void)snprintf(library_own, sizeof library_own, "%s/libcuvs_c.so", folder_own);
+    copy_without(BW_BINARY "/cuvs_double/libcuda.so.1", driver_own, NULL);
+    copy_without(BW_BINARY "/cuvs_double/libcuvs_c.so", library_own, NULL);
     cuda_double *(*cuda)(void);
     cuvs_double *(*cuvs)(void);
     void *a = get(doubles.driver, "cuda_double_get"), *b = get(doubles.library, "cuvs_double_get");
@@ -82,6 +112,9 @@ static int group_teardown(void **state)
     bw_bitmap_free(&f->allowed);
     bw_ctx_free(f->ctx);
     bw_free(f);
+    (void)unlink(driver_own);
+    (void)unlink(library_own);
+    (void)rmdir(folder_own);
     return failing_live == 0 ? 0 : -1;
 }
 
@@ -270,7 +303,7 @@ static void test_cuvs__says_why_it_is_not_used(void **state)
     p.library = "/nowhere/libcuvs_c.so";
     expect(f, &p, BW_CUVS_NO_LIBRARY, "/nowhere/libcuvs_c.so: it is not there");
     p.library = NULL;
-    p.folder = FOLDER; /* the siblings are looked for first */
+    p.folder = folder_own; /* the siblings are looked for first */
     expect(f, &p, BW_CUVS_NO_LIBRARY, "librapids_logger.so: it is not there");
     f->cuvs->no_driver = true;
     expect(f, &doubles, BW_CUVS_RUNTIME_FAILED, ": cudaErrorInsufficientDriver:");
@@ -300,29 +333,6 @@ static void test_cuvs__keeps_to_the_versions_it_knows(void **state)
         assert_int_equal(bw_cuvs_probe(text), cases[i].ok ? BW_CUVS_READY : BW_CUVS_OTHER_ABI);
         assert_non_null(strstr(text, version));
     }
-}
-
-/* A copy of a library in which one name is spelled otherwise. */
-static void copy_without(const char *from, const char *to, const char *name)
-{
-    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
-    assert_true(in && out && fseek(in, 0, SEEK_END) == 0);
-    const size_t n = (size_t)ftell(in), len = strlen(name);
-    char *bytes = bw_alloc(n);
-    rewind(in);
-    assert_int_equal(fread(bytes, 1, n, in), n);
-    size_t hits = 0;
-    for (size_t i = 1; i + len < n; i++)
-        if (bytes[i - 1] == 0 && memcmp(bytes + i, name, len + 1) == 0) {
-            bytes[i] = 'X';
-            hits++;
-        }
-    assert_true(hits > 0);
-    assert_int_equal(fwrite(bytes, 1, n, out), n);
-    fclose(in);
-    assert_int_equal(fclose(out), 0);
-    assert_int_equal(chmod(to, 0700), 0);
-    bw_free(bytes);
 }
 
 /* Each copy has a path and an inode of its own: the loader knows a library by both. */
@@ -760,8 +770,21 @@ static void test_cuvs__survives_every_failing_allocation(void **state)
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-int main(void)
+/* For check_cuvs.sh: the real library with the driver's double, so without any GPU. */
+static int real_library(const char *library)
 {
+    char text[BW_CUVS_TEXT_MAX];
+    const bw_cuvs_places p = {.driver = BW_BINARY "/cuvs_double/libcuda.so.1", .library = library};
+    bw_cuvs_places_use(&p);
+    const bw_cuvs_reason r = bw_cuvs_probe(text);
+    printf("cuVS: reason %d, %s\n", (int)r, text);
+    return r == BW_CUVS_NO_LIBRARY || r == BW_CUVS_RUNTIME_FAILED ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "real-library") == 0)
+        return real_library(argv[2]);
     const struct CMUnitTest tests[] = {
         CASE(test_cuvs__says_why_it_is_not_used),
         CASE(test_cuvs__keeps_to_the_versions_it_knows),
