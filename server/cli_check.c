@@ -10,6 +10,8 @@
 #include "v1.h"
 #include "../engine/index/cuvs.h"
 #include "../engine/index/gpu_load.h"
+#include "../engine/kernels/code4.h"
+#include "../engine/kernels/fastscan.h"
 #include <errno.h>
 #include <sodium.h>
 #include <sqlite3.h>
@@ -169,6 +171,13 @@ static void check_policies(bw_ctx *ctx, bw_config *c, const char *dir)
     bw_policy_bench_close(&b);
 }
 
+/* Which level of instructions searches take; BW_ISA may force a lower one. */
+static void check_cpu(void)
+{
+    (void)printf("      CPU: %s kernels, %s for 4-bit codes, %s for graphs\n",
+                 bw_kernels_get()->isa, bw_code4_get()->isa, bw_fastscan_get()->isa);
+}
+
 /* What a GPU would be used with, and why not. A cell without one is in order; a module
  * that is there and refused is not. */
 static void check_gpu(bw_ctx *ctx)
@@ -218,6 +227,7 @@ static void doctor_folder(bw_ctx *ctx, bw_cli_settings *set)
     note(s == BW_OK, "the configuration may serve",
          s == BW_OK ? "" : bw_ctx_message(ctx));
     check_machine(ctx, &c);
+    check_cpu();
     check_gpu(ctx);
     check_cuvs();
     check_folder(ctx, set->data);
