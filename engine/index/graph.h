@@ -100,7 +100,7 @@ struct bw_graph_scratch {
     float *rotated, *plain; /* of the query: padded dim; dim */
     float *estimates;       /* 32 */
     uint64_t *visited;      /* a bit a node; all 0 between walks */
-    uint64_t *beam;         /* ef_cap + 1 */
+    uint64_t *beam;         /* ef_cap, and a 0 before them */
     bw_graph_link *best;    /* the best `want` so far, nearest first */
     bw_graph_link *seen;    /* every node visited, in order */
 };
@@ -112,8 +112,12 @@ typedef struct bw_graph_walk {
     size_t ef, want;      /* beam; how many of the best to keep, at most ef */
     size_t hops_max;      /* 0: as many as it takes */
     float bound;          /* distance above which nothing is wanted; +inf: none */
-    float slack;          /* stop when the next is beyond (1 + slack)·want-th; +inf: never */
+    size_t rank;          /* 1 … want: whose distance slack and narrow are measured by */
+    float slack;          /* stop when the next is beyond (1 + slack)·rank-th; +inf: never */
+    float narrow;         /* what is beyond (1 + narrow)·rank-th is scored, not expanded */
     const bw_bitmap *allowed; /* rows; NULL: all */
+    const char *stored;       /* rows to be scored soon, stored_bytes each; NULL: none */
+    size_t stored_bytes;
     /* what the walk says */
     size_t nseen, nbest;
     bool spent; /* hops_max was reached before the walk's end */

@@ -61,8 +61,10 @@ static void find_links(void *arg, uint32_t thread, size_t from, size_t to)
     for (size_t i = from; i < to; i++) {
         bw_graph_walk w = {.ef = b->params->ef_construction,
                            .want = 1,
+                           .rank = 1,
                            .bound = INFINITY,
-                           .slack = INFINITY};
+                           .slack = INFINITY,
+                           .narrow = INFINITY};
         bw_rabitq_query_set(&s->query, b->p.k, b->g->row.form,
                             b->x + i * b->p.dim);
         bw_graph__walk(b->g, s, &w);

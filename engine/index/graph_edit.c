@@ -80,8 +80,10 @@ static size_t pool_by_search(edit *e, uint32_t node, bw_graph_scratch *s,
 {
     bw_graph_walk w = {.ef = e->params->ef_construction,
                        .want = 1,
+                       .rank = 1,
                        .bound = INFINITY,
-                       .slack = INFINITY};
+                       .slack = INFINITY,
+                       .narrow = INFINITY};
     bw_rabitq_query_set(&s->query, e->p.k, e->g->row.form,
                         e->x + (size_t)node * e->p.dim);
     bw_graph__walk(e->g, s, &w);
