@@ -178,13 +178,12 @@ def climb(contender, truth, nq, targets, after=1, sample=None, seconds=0.5, leas
 
 
 def rounds(turns, n, nq):
-    """n rounds; in each every turn comes once, in an order that rotates by one contender's
-    worth so that none is always after the same one; each round has its own slice."""
+    """n rounds; in each every turn comes once, in an order that rotates so that none is always
+    first; a round's turns begin at the same query, each round's at another."""
     for i in range(n):
         shift = i * len(turns) // max(1, n)
         for turn in turns[shift:] + turns[:shift]:
-            room = max(1, nq - turn.count + 1)
-            turn.measure((i * turn.count) % room)
+            turn.measure(min(i * nq // n, max(0, nq - turn.count)))
 
 
 def build_all(contenders, s, threads):

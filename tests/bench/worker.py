@@ -87,7 +87,7 @@ class Faiss(Peer):
             ivf = faiss.SearchParametersIVF(nprobe=effort, **sel)
             self.parameters = ivf
             if "RFlat" in self.kind:
-                self.parameters = faiss.IndexRefineSearchParameters(k_factor=4, base_index_params=ivf)
+                self.parameters = faiss.IndexRefineSearchParameters(k_factor=10, base_index_params=ivf)
                 self.base_parameters = ivf
         else:
             self.parameters = faiss.SearchParameters(**sel) if sel else None
@@ -264,7 +264,7 @@ class QdrantEdge(Peer):
         edge, self.version = optional("qdrant_edge", "qdrant-edge-py")
         self.edge, self.filter = edge, None
         self.folder = tempfile.TemporaryDirectory(prefix="bw-bench-edge-")
-        hnsw = edge.HnswIndexConfig(m=16, ef_construct=100, full_scan_threshold=10,
+        hnsw = edge.HnswIndexConfig(m=16, ef_construct=100, full_scan_threshold=10000,
                                     max_indexing_threads=threads)
         config = edge.EdgeConfig(
             vectors={"": edge.EdgeVectorParams(size=self.rows.shape[1], distance=edge.Distance.Cosine,
