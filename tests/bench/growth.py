@@ -60,7 +60,7 @@ def by_classes(args, notes):
         c = Engine("engine", ("exact",), base + ".u32")
         try:
             c.build(s, args.threads)
-            for share in (1.0, 0.01):
+            for share in (1.0, 0.01) if classes >= 100 else (1.0,):
                 chosen = np.arange(max(1, int(classes * share)), dtype=np.uint32)
                 chosen.tofile(base + ".permit.u32")
                 c.permit(base + ".permit.u32")
@@ -93,7 +93,7 @@ def run(args):
                      "queries a second", log_x=True, log_y=True)
     lines = []
     for label, pick in (("all permitted", lambda s: s == 1.0), ("1 % permitted", lambda s: s < 0.5)):
-        points = [(c, q) for c, share, q, _ in classes if pick(share) and (c >= 100 or pick(1.0))]
+        points = [(c, q) for c, share, q, _ in classes if pick(share)]
         if points:
             fit = "%.2f" % measure.exponent([p[0] for p in points], [1 / p[1] for p in points]) if len(points) > 1 else "–"
             lines.append([label, "; ".join("%s: %s" % (measure.number(a, 0), measure.number(b, 0)) for a, b in points), fit])
