@@ -64,7 +64,6 @@ typedef struct ask {
     const bw_dense_query *q;
     const bw_bitmap *bits; /* of the block */
     size_t n;              /* how many are set */
-    size_t offered;        /* rows of earlier blocks that are not in q->out yet */
     bw_choice choice;
     uint32_t effort; /* of a graph */
     float recall;    /* wanted of it; 0: ef was given */
@@ -118,7 +117,7 @@ static void choose(const pass *b, ask *a)
                              .dtype = b->rows.dtype,
                              .codes = b->r->b->m->codes != NULL,
                              .on_file = !b->rows.data,
-                             .chained = a->q->out->n + a->offered >= a->q->out->k};
+                             .chained = a->q->out->n >= a->q->out->k};
     bool may = b->graph && bw_choose_approximate(&whole, &a->recall);
     if (may)
         a->effort = effort_for(b, p, a->recall);
@@ -334,12 +333,17 @@ static pass pass_of(bw_ctx *ctx, const bw_snapshot *s, const bw_block_ref *r, ui
                   part, is_gapless(r) ? r->b->ord[0] : SLOT_MARK};
 }
 
-/* No graph would be asked: then a device's exact answer is the CPU's. */
-static bool all_exact(const bw_snapshot *s, const bw_dense_query *qs, size_t nq)
+/* No graph would be asked: then a device's exact answer is the CPU's. Nor is anything
+ * told of the work: what a device leaves to the CPU hangs on whose rows lie there. */
+static bool device_may(const bw_snapshot *s, const bw_dense_query *qs, size_t nq)
 {
     float recall;
     const bool graphs = bw_snapshot_has_graph(s, qs->p->vec);
-    for (size_t i = 0; graphs && i < nq; i++) {
+    for (size_t i = 0; i < nq; i++) {
+        if (qs[i].trace)
+            return false;
+        if (!graphs)
+            continue;
         const bw_search_params *p = qs[i].p;
         bw_choose_ask whole = {p->exact, p->ef_search, p->recall, p->permitted,
                                s->part->env->exact_rows};
@@ -370,7 +374,6 @@ static bw_status gpu_blocks(const gpu_call *g, bw_ctx *ctx, const bw_rows *views
 {
     bw_status st = BW_OK;
     const bw_dense_query *q = &g->qs[i];
-    size_t offered = 0;
     for (size_t b = 0; st == BW_OK && b < n; b++) {
         const bw_block_ref *r = g->refs[b];
         const bw_matrix *m = r->b->m;
@@ -390,16 +393,6 @@ static bw_status gpu_blocks(const gpu_call *g, bw_ctx *ctx, const bw_rows *views
             st = local_bits(ctx, r, q->p->allowed, &out[b].allowed);
         if (st != BW_OK)
             return st;
-        const pass p = pass_of(ctx, g->s, r, q->p->part);
-        ask one = {.q = q,
-                   .bits = out[b].allowed,
-                   .n = bw_bitmap_count(out[b].allowed),
-                   .offered = offered};
-        offered += one.n;
-        if (one.n > 0 && q->p->k > 0) {
-            choose(&p, &one);
-            note(&p, &one); /* as planned: explain does not depend on the machine */
-        }
     }
     return st;
 }
@@ -435,7 +428,7 @@ bw_status bw_snapshot_search_many(bw_ctx *ctx, const bw_snapshot *s,
                                   const bw_dense_query *qs, size_t nq)
 {
     const bw_block_list *l = &s->vecs[nq > 0 ? qs->p->vec : 0];
-    if (s->part->env->gpu && nq > 0 && all_exact(s, qs, nq)) {
+    if (s->part->env->gpu && nq > 0 && device_may(s, qs, nq)) {
         bw_arena_mark mark = bw_arena_mark_get(ctx);
         bw_status st = search_gpu(ctx, s, l, qs, nq);
         bw_arena_release(ctx, mark);

@@ -9,6 +9,20 @@
 
 enum { DIM = 24, ROWS = 700, SEAL = 256, K = 12, NQ = 5 };
 
+/* What explain tells of the same questions, wherever they are answered. */
+static void told(cell *c, bw_snapshot *s, const float *queries, const bw_search_params *p,
+                 bw_search_trace *t)
+{
+    bw_candidate items[NQ][K];
+    bw_topk heaps[NQ];
+    bw_dense_query qs[NQ];
+    for (size_t i = 0; i < NQ; i++) {
+        bw_topk_init(&heaps[i], items[i], K);
+        qs[i] = (bw_dense_query){queries + i * DIM, p, &heaps[i], t};
+    }
+    OK(bw_snapshot_search_many(c->ctx, s, qs, NQ));
+}
+
 static void one_round(cell *c, rnd *r, bool device)
 {
     bw_gpu_host *gpu = NULL;
@@ -26,10 +40,11 @@ static void one_round(cell *c, rnd *r, bool device)
             queries[i][d] = (float)rnd_gauss(r);
         bw_topk_init(&a[i], got[i], K);
         bw_topk_init(&b[i], want[i], K);
-        qa[i] = (bw_dense_query){queries[i], &p, &a[i], &ta};
+        qa[i] = (bw_dense_query){queries[i], &p, &a[i], NULL};
         qb[i] = (bw_dense_query){queries[i], &p, &b[i], &tb};
     }
     OK(bw_snapshot_search_many(c->ctx, s, qa, NQ));
+    told(c, s, &queries[0][0], &p, &ta);
     gpu = s->part->env->gpu;
     assert_int_equal(gpu != NULL, device);
     s->part->env->gpu = NULL;
@@ -46,8 +61,7 @@ static void one_round(cell *c, rnd *r, bool device)
             assert_memory_equal(&got[i][j].key, &want[i][j].key, sizeof(float));
         }
     }
-    assert_int_equal(ta.rows_scanned, tb.rows_scanned);
-    assert_int_equal(ta.segments_codes, tb.segments_codes);
+    assert_memory_equal(&ta, &tb, sizeof ta);
     bw_view_close(&v);
 }
 
