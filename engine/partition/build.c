@@ -48,6 +48,7 @@ struct bw_builder {
     struct bw_build *first, *running;
     uint64_t served; /* number of the partition that had its turn last */
     bw_block_cache *cache;
+    bw_made *made;
     atomic_bool stop;
 };
 
@@ -134,16 +135,10 @@ static bw_status build_over(bw_ctx *ctx, const bw_index_ops *ops,
     return st;
 }
 
-static const char *name_of(bw_ctx *ctx, const bw_build_id *id, const char *suffix)
-{
-    return bw_arena_printf(ctx, "%llu.%u.%u.%s", (unsigned long long)id->number,
-                           id->segment, id->vec, suffix);
-}
-
 static bw_status load(bw_ctx *ctx, bw_builder *b, struct bw_build *job,
                       const bw_index_ops *ops)
 {
-    const char *name = name_of(ctx, &job->id, "graph");
+    const char *name = bw_made_name(ctx, &job->id, "graph");
     const char *path = name ? bw_arena_printf(ctx, "%s/%s", b->dir, name) : NULL;
     if (!path)
         return BW_ENOMEM;
@@ -177,7 +172,7 @@ out:
 static void save(bw_ctx *ctx, bw_builder *b, struct bw_build *job,
                  const bw_index_ops *ops)
 {
-    const char *name = name_of(ctx, &job->id, "graph");
+    const char *name = bw_made_name(ctx, &job->id, "graph");
     bw_buf file = {0};
     char head[HEAD];
     head_of(job, head);
@@ -197,21 +192,6 @@ static void save(bw_ctx *ctx, bw_builder *b, struct bw_build *job,
         bw_log(BW_LOG_WARN, "partition: a graph could not be saved: %s",
                bw_ctx_message(ctx));
     bw_buf_clear(&file);
-}
-
-static void remove_file(bw_ctx *ctx, bw_builder *b, const bw_build_id *id,
-                        const char *suffix)
-{
-    const char *name = ctx ? name_of(ctx, id, suffix) : NULL;
-    const char *path = name ? bw_arena_printf(ctx, "%s/%s", b->dir, name) : NULL;
-    bw_status st = path ? BW_OK : BW_ENOMEM;
-    if (st == BW_OK && bw_fs_exists(path)) {
-        st = bw_fs_unlink(ctx, path);
-        if (st == BW_OK)
-            st = bw_fs_sync_dir(ctx, b->dir);
-    }
-    if (st != BW_OK)
-        bw_log(BW_LOG_WARN, "partition: a file made from vectors could not be removed");
 }
 
 static bool is_discarded(bw_builder *b, const struct bw_build *job)
@@ -250,8 +230,9 @@ static void run(bw_builder *b, struct bw_build *job)
                        "partition: a graph could not be built: %s", bw_ctx_message(ctx));
         } else if (ops->save && !is_discarded(b, job)) {
             save(ctx, b, job, ops);
+            bw_failpoint_pass("build.saved");
             if (is_discarded(b, job)) /* came too late to keep it from being written */
-                remove_file(ctx, b, &job->id, "graph");
+                bw_made_remove(ctx, b->dir, &job->id, "graph");
         }
     }
     bw_ctx_free(ctx);
@@ -357,7 +338,9 @@ bw_builder *bw_builder_new(const char *dir, const unsigned char key[BW_MAC_KEY],
         return NULL;
     b->dir = dir;
     b->cache = bw_block_cache_new(cache_bytes);
-    if (!b->cache) {
+    b->made = b->cache ? bw_made_new(dir) : NULL;
+    if (!b->made) {
+        bw_block_cache_free(b->cache);
         bw_free(b);
         return NULL;
     }
@@ -400,6 +383,7 @@ void bw_builder_free(bw_builder *b)
     pthread_cond_destroy(&b->work);
     pthread_mutex_destroy(&b->lock);
     bw_block_cache_free(b->cache);
+    bw_made_free(b->made);
     sodium_memzero(b->key, sizeof b->key);
     bw_free(b);
 }
@@ -501,9 +485,16 @@ void bw_builder_discard(bw_builder *b, uint64_t number, uint32_t segment, uint32
     mark_discarded(b->running, &id);
     pthread_mutex_unlock(&b->lock);
     bw_ctx *ctx = bw_ctx_new(0);
-    remove_file(ctx, b, &id, "graph");
-    remove_file(ctx, b, &id, "rows");
+    bw_made_remove(ctx, b->dir, &id, "graph");
+    bw_made_remove(ctx, b->dir, &id, "rows");
     bw_ctx_free(ctx);
+}
+
+void bw_builder_sweep(bw_ctx *ctx, bw_builder *b, uint64_t number,
+                      bool (*wanted)(const void *arg, uint32_t segment),
+                      const void *arg)
+{
+    bw_made_sweep(ctx, b->made, number, wanted, arg);
 }
 
 static bool is_running(const bw_builder *b, uint64_t number)
@@ -600,7 +591,7 @@ static bw_status spill(bw_ctx *ctx, bw_builder *b, bw_matrix *m, const bw_build_
     uint64_t length = (uint64_t)m->cap * m->dim * bw_dtype_size(m->dtype);
     digest_of(m, digest);
     rows_identity(m, id, digest, identity);
-    const char *name = name_of(ctx, id, "rows");
+    const char *name = bw_made_name(ctx, id, "rows");
     const char *path = name ? bw_arena_printf(ctx, "%s/%s", b->dir, name) : NULL;
     bw_blockfile *f =
         path ? bw_blockfile_new(b->cache, path, identity, b->key, length) : NULL;

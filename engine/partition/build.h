@@ -26,14 +26,10 @@
 #ifndef BW_PARTITION_BUILD_H
 #define BW_PARTITION_BUILD_H
 #include "../store/blockfile.h"
+#include "made.h"
 #include "rows.h"
 
 typedef struct bw_builder bw_builder;
-
-typedef struct bw_build_id {
-    uint64_t number;
-    uint32_t segment, build, vec;
-} bw_build_id;
 
 enum { BW_MAC_KEY = 32 };
 
@@ -59,6 +55,10 @@ BW_MUST_USE bw_status bw_builder_wait(bw_ctx *ctx, bw_builder *b, bw_matrix *m);
 /* The saved graph and rows of a segment's vectors go, also one that is just being made: it
  * holds rows that are to leave the disk. Before a newer build is asked for. */
 void bw_builder_discard(bw_builder *b, uint64_t number, uint32_t segment, uint32_t vec);
+/* Files from before the start that no wanted segment owns go (made.h). */
+void bw_builder_sweep(bw_ctx *ctx, bw_builder *b, uint64_t number,
+                      bool (*wanted)(const void *arg, uint32_t segment),
+                      const void *arg);
 /* After this no file of the partition is written any more. */
 void bw_builder_forget(bw_builder *b, uint64_t number);
 /* The graph, or NULL when there is none: search flat. Only after bw_builder_wait. */

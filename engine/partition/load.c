@@ -338,6 +338,19 @@ static bw_status settle(bw_ctx *ctx, bw_partition *p, const uint64_t *txs, size_
     return BW_OK;
 }
 
+/* A segment, or one in the making. */
+static bool is_wanted(const void *arg, uint32_t no)
+{
+    const bw_snapshot *s = arg;
+    for (uint32_t i = 0; i < s->nsegs; i++)
+        if (s->segs[i].p.no == no)
+            return true;
+    for (uint32_t i = 0; i < s->nmerges; i++)
+        if (s->merges[i].s.p.no == no)
+            return true;
+    return false;
+}
+
 bw_status bw_partition_load(bw_ctx *ctx, bw_partition *p, const bw_index_spec *indexes,
                             uint32_t nindexes, const uint64_t *committed,
                             size_t ncommitted, bw_snapshot **out)
@@ -358,9 +371,11 @@ bw_status bw_partition_load(bw_ctx *ctx, bw_partition *p, const bw_index_spec *i
                                  &s->indexes);
     if (st == BW_OK)
         st = settle(ctx, p, txs, ntxs, committed, ncommitted, &s);
-    if (st != BW_OK)
+    if (st != BW_OK) {
         bw_snapshot_release(s);
-    else
-        *out = s;
-    return st;
+        return st;
+    }
+    bw_builder_sweep(ctx, p->env->builder, p->id.number, is_wanted, s);
+    *out = s;
+    return BW_OK;
 }
