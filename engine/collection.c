@@ -423,6 +423,8 @@ bw_status bw_collection_drop_judged(bw_ctx *ctx, bw_engine *e, bw_str tenant,
     if (*existed)
         bw_collection__release(c); /* the list's */
     bw_collection__release(c);
+    if (*existed)
+        bw_memory_give_back();
     return st;
 }
 

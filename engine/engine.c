@@ -346,6 +346,7 @@ bw_status bw_engine_open(bw_ctx *ctx, const char *dir, const bw_engine_options *
         o = *options;
     if (o.version != 1)
         return bw_fail(ctx, BW_EINVALID, "unknown version of the engine's options");
+    bw_memory_start();
     if (sodium_init() < 0)
         return bw_fail(ctx, BW_EINTERNAL, "libsodium cannot start");
     bw_engine *e = bw_calloc(1, sizeof *e);
@@ -375,7 +376,8 @@ bw_status bw_engine_open(bw_ctx *ctx, const char *dir, const bw_engine_options *
         e->env.check = e->catalogue.unclean;
         e->env.builder = bw_builder_new(
             e->parts_dir, key,
-            o.block_cache_bytes ? (size_t)o.block_cache_bytes : CACHE_BYTES);
+            o.block_cache_bytes ? (size_t)o.block_cache_bytes : CACHE_BYTES,
+            o.vector_bytes);
         st = e->env.builder ? read_all(ctx, e) : bw_fail_nomem(ctx);
     }
     sodium_memzero(key, sizeof key);

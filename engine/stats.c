@@ -158,6 +158,7 @@ static void put_all(bw_buf *b, bw_engine *e, uint64_t collections, const sums *t
     put(b, "graphs_serving", t->graphs);
     put(b, "graphs_pending", bw_builder_pending(e->env.builder));
     put(b, "vector_bytes", t->memory.vectors);
+    put(b, "vector_bytes_max", bw_builder_budget(e->env.builder));
     put(b, "code_bytes", t->memory.codes);
     put(b, "graph_bytes", t->memory.graphs);
     put(b, "id_bytes", t->memory.ids);

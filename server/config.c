@@ -77,6 +77,10 @@ static const setting settings[] = {
      "SQLite files kept open at once (about three descriptors each)."},
     {"data.seal_rows", SET_U64, AT(seal_rows), "16384", 16, 100000000,
      "Rows after which a growing segment is sealed and gets its own index."},
+    {"data.vector_bytes", SET_U64, AT(vector_bytes), "0", 0, 1ull << 50,
+     "Memory for the vectors of sealed segments; what does not fit lies in files and\n"
+     "is read by block. No answer changes. 0 = no limit. The setting on_disk of a\n"
+     "collection puts all of its sealed vectors there."},
     {"data.gpu", SET_STR, AT(gpu), "auto", 0, 0,
      "auto: exact searches run on a GPU where the GPU module and a device are found; off: "
      "never.\n"

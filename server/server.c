@@ -375,6 +375,7 @@ static bw_status open_engine(bw_ctx *ctx, bw_server *s)
     bool empty_log = seq == 0 && bw_file_exists(catalogue);
     o.open_partitions_max = (uint32_t)s->config.open_partitions;
     o.seal_rows = (uint32_t)s->config.seal_rows;
+    o.vector_bytes = s->config.vector_bytes;
     o.gpu = bw_str_is(s->config.gpu, "auto");
     bw_status st = bw_engine_open(ctx, dir, &o, &s->engine);
     return st == BW_OK && empty_log ? refuse_lost_log(ctx, s) : st;

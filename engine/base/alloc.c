@@ -4,6 +4,7 @@
  * be set before anything was allocated: blocks are freed by the table in force. */
 #include "base.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 
 static const bw_allocator libc_table = {malloc, realloc, free};
@@ -12,6 +13,23 @@ static const bw_allocator *table = &libc_table;
 void bw_allocator_set(const bw_allocator *a)
 {
     table = a ? a : &libc_table;
+}
+
+/* glibc raises its limit for blocks of their own to 32 MiB as such blocks are freed, and
+ * then keeps what is freed among others for ever. A fixed limit gives large blocks back
+ * as they are freed; bw_memory_give_back has what lies between. */
+enum { OWN_BLOCK = 4 << 20, TOP_KEPT = 16 << 20 };
+
+void bw_memory_start(void)
+{
+    (void)mallopt(M_MMAP_THRESHOLD, OWN_BLOCK);
+    (void)mallopt(M_TRIM_THRESHOLD, TOP_KEPT);
+}
+
+void bw_memory_give_back(void)
+{
+    if (table == &libc_table)
+        (void)malloc_trim(0);
 }
 
 void *bw_alloc(size_t n)

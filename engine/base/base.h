@@ -65,6 +65,11 @@ void *bw_realloc(void *p, size_t n);
 void bw_free(void *p);
 void *bw_alloc_vectors(size_t bytes); /* 64-byte aligned, zeroed; bw_free_vectors */
 void bw_free_vectors(void *p);
+/* Before much is allocated; again is harmless. */
+void bw_memory_start(void);
+/* After much was freed: whole free pages go back to the system. Walks the whole heap, so
+ * only where as much work was done before. */
+void bw_memory_give_back(void);
 
 /* ---- borrowed strings ---- */
 #define BW_STR(lit) ((bw_str){(lit), sizeof(lit) - 1})

@@ -1,4 +1,4 @@
-/* The planner's table (choose.h): version 1. */
+/* The planner's table (choose.h): version 2. */
 #include "choose.h"
 
 #include <assert.h>
@@ -43,13 +43,13 @@ static uint64_t lines(uint64_t bytes)
 
 /* All costs in sixteenths of a line. */
 
-static uint64_t scan_cost(const bw_choose_block *b)
+static uint64_t scan_cost(const bw_choose_block *b, bool on_file)
 {
-    uint64_t row = lines(row_bytes(b)) * SIXTEENTHS * (b->on_file ? FILE_FACTOR : 1);
+    uint64_t row = lines(row_bytes(b)) * SIXTEENTHS * (on_file ? FILE_FACTOR : 1);
     return b->permitted * (row + SCAN_ROW);
 }
 
-static uint64_t codes_cost(const bw_choose_block *b)
+static uint64_t codes_cost(const bw_choose_block *b, bool on_file)
 {
     uint64_t stride = ((uint64_t)b->dim + 63) / 64 * 32 + CODES_FACTORS;
     uint64_t rescored = 2 * (uint64_t)b->k + RESCORED_MIN + b->permitted / RESCORED_SHARE;
@@ -59,7 +59,7 @@ static uint64_t codes_cost(const bw_choose_block *b)
     rescored = rescored < b->permitted ? rescored : b->permitted;
     return CODES_SETUP * SIXTEENTHS + b->permitted * stride * CODES_LINE / LINE +
            rescored * lines(row_bytes(b)) * SIXTEENTHS *
-               (b->on_file ? FILE_FACTOR : SCATTER);
+               (on_file ? FILE_FACTOR : SCATTER);
 }
 
 /* With a share s of the rows permitted a graph walks 1/(2 s) times as far. */
@@ -69,16 +69,24 @@ static uint64_t graph_cost(const bw_choose_block *b)
     return (hops > wide ? hops : wide) * b->hop_lines * HOP_LINE;
 }
 
+/* The cheaper of the two exact ways. */
+static bw_choice exact_way(const bw_choose_block *b, bool on_file, uint64_t *cost)
+{
+    uint64_t scan = scan_cost(b, on_file), codes = b->codes ? codes_cost(b, on_file) : 0;
+    bool by_codes = b->codes && codes < scan;
+    *cost = by_codes ? codes : scan;
+    return by_codes ? BW_CHOICE_CODES : BW_CHOICE_SCAN;
+}
+
+/* Whether a graph answers must not depend on where rows lie: that changes with the budget
+ * of memory, and the answer does not. */
 bw_choice bw_choose(const bw_choose_block *b, uint64_t *cost)
 {
     assert(b->permitted > 0 && b->permitted <= b->rows);
-    bw_choice best = BW_CHOICE_SCAN;
-    uint64_t least = scan_cost(b);
-    if (b->codes && codes_cost(b) < least) {
-        best = BW_CHOICE_CODES;
-        least = codes_cost(b);
-    }
-    if (b->hops > 0 && graph_cost(b) < least) {
+    uint64_t in_memory, least;
+    (void)exact_way(b, false, &in_memory);
+    bw_choice best = exact_way(b, b->on_file, &least);
+    if (b->hops > 0 && graph_cost(b) < in_memory) {
         best = BW_CHOICE_GRAPH;
         least = graph_cost(b);
     }

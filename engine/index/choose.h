@@ -10,7 +10,7 @@
 #define BW_CHOOSE_H
 #include <bailiwick/types.h>
 
-enum { BW_CHOOSE_VERSION = 1 };
+enum { BW_CHOOSE_VERSION = 2 };
 
 enum {
     BW_EXACT_ROWS = 50000 /* below so many permitted rows a search is exact unless told */
@@ -42,7 +42,7 @@ typedef struct bw_choose_block {
     uint32_t dim;
     bw_dtype dtype;
     bool codes;    /* the block has 4-bit codes */
-    bool on_file;  /* its rows are not in memory */
+    bool on_file;  /* its rows are not in memory: scan or codes, never graph or not */
     bool chained;  /* the list is full of other blocks' rows, whose worst key prunes here */
     uint32_t hops; /* that a graph needs when all rows are permitted; 0: no graph */
     uint32_t hop_lines; /* cache lines of one hop */

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEAD = 96, LENGTH_AT = 88, DIGEST = 32 };
+enum { HEAD = 96, LENGTH_AT = 88, DIGEST = BW_ROWS_DIGEST };
 static const char magic[8] = {'B', 'W', 'g', 'r', 'a', 'p', 'h', '2'};
 
 enum { WORKERS_MAX = 4 };
@@ -47,7 +47,7 @@ struct bw_builder {
     pthread_cond_t work, done;
     struct bw_build *first, *running;
     uint64_t served; /* number of the partition that had its turn last */
-    bw_block_cache *cache;
+    bw_places places;
     bw_made *made;
     atomic_bool stop;
 };
@@ -55,22 +55,6 @@ struct bw_builder {
 static void put(char *at, const void *p, size_t n)
 {
     memcpy(at, p, n);
-}
-
-static void digest_of(const bw_matrix *m, unsigned char out[DIGEST])
-{
-    if (!m->data) {
-        memcpy(out, m->digest, DIGEST);
-        return;
-    }
-    crypto_generichash_state h;
-    crypto_generichash_init(&h, NULL, 0, DIGEST);
-    crypto_generichash_update(&h, m->data,
-                              (size_t)m->cap * m->dim * bw_dtype_size(m->dtype));
-    if (m->scales)
-        crypto_generichash_update(&h, (const unsigned char *)m->scales,
-                                  m->cap * sizeof *m->scales);
-    crypto_generichash_final(&h, out, DIGEST);
 }
 
 static void head_of(const struct bw_build *job, char out[HEAD])
@@ -87,7 +71,7 @@ static void head_of(const struct bw_build *job, char out[HEAD])
     put(out + 32, &metric, 4);
     put(out + 36, &kind, 4);
     put(out + 40, &rows, 8);
-    digest_of(m, (unsigned char *)out + 48);
+    bw_matrix_digest(m, (unsigned char *)out + 48);
     put(out + 80, &job->M, 4);
     put(out + 84, &job->ef_construction, 4);
     put(out + LENGTH_AT, &len, 8);
@@ -331,19 +315,23 @@ static unsigned worker_count(void)
 }
 
 bw_builder *bw_builder_new(const char *dir, const unsigned char key[BW_MAC_KEY],
-                           size_t cache_bytes)
+                           size_t cache_bytes, uint64_t vector_bytes)
 {
     bw_builder *b = bw_calloc(1, sizeof *b);
     if (!b)
         return NULL;
     b->dir = dir;
-    b->cache = bw_block_cache_new(cache_bytes);
-    b->made = b->cache ? bw_made_new(dir) : NULL;
+    b->places.cache = bw_block_cache_new(cache_bytes);
+    b->made = b->places.cache ? bw_made_new(dir) : NULL;
     if (!b->made) {
-        bw_block_cache_free(b->cache);
+        bw_block_cache_free(b->places.cache);
         bw_free(b);
         return NULL;
     }
+    b->places.dir = dir;
+    b->places.key = b->key;
+    b->places.budget = vector_bytes;
+    atomic_init(&b->places.held, 0);
     atomic_init(&b->stop, false);
     memcpy(b->key, key, BW_MAC_KEY);
     pthread_mutex_init(&b->lock, NULL);
@@ -382,7 +370,7 @@ void bw_builder_free(bw_builder *b)
     pthread_cond_destroy(&b->done);
     pthread_cond_destroy(&b->work);
     pthread_mutex_destroy(&b->lock);
-    bw_block_cache_free(b->cache);
+    bw_block_cache_free(b->places.cache);
     bw_made_free(b->made);
     sodium_memzero(b->key, sizeof b->key);
     bw_free(b);
@@ -413,11 +401,17 @@ static const bw_index_ops *ops_of(const bw_vector_spec *spec, bw_index_choice *k
     return NULL;
 }
 
-bool bw_builder_reads_files(const bw_vector_spec *spec)
+void bw_builder_place(bw_builder *b, bw_matrix *m, const bw_vector_spec *spec,
+                      const bw_build_id *id)
 {
     bw_index_choice kind;
     const bw_index_ops *ops = ops_of(spec, &kind);
-    return !ops || kind == BW_INDEX_GRAPH;
+    bw_place_rows(&b->places, m, id, spec->on_disk, !ops || kind == BW_INDEX_GRAPH);
+}
+
+uint64_t bw_builder_budget(const bw_builder *b)
+{
+    return b->places.budget;
 }
 
 bw_status bw_builder_add(bw_ctx *ctx, bw_builder *b, bw_matrix *m,
@@ -538,7 +532,7 @@ const bw_index *bw_build_index(const bw_matrix *m)
 
 void bw_builder_cache_stats(bw_builder *b, bw_block_cache_stats *out)
 {
-    bw_block_cache_stats_get(b->cache, out);
+    bw_block_cache_stats_get(b->places.cache, out);
 }
 
 size_t bw_builder_pending(bw_builder *b)
@@ -561,73 +555,15 @@ void bw_matrix_release(bw_matrix *m)
             m->build->index->ops->free(m->build->index);
         bw_free(m->build);
     }
+    if (m->held)
+        atomic_fetch_sub_explicit(m->held, bw_matrix_row_bytes(m), memory_order_relaxed);
     bw_free_vectors(m->data);
     bw_free(m->scales);
     bw_codes_free(m->codes);
     bw_blockfile_free(m->file);
     bw_free(m->ids);
+    bool large = m->cap >= BW_TRIM_ROWS;
     bw_free(m);
-}
-
-/* ---- rows on file ---- */
-
-static void rows_identity(const bw_matrix *m, const bw_build_id *id,
-                          const unsigned char digest[DIGEST],
-                          unsigned char out[BW_BLOCK_ID])
-{
-    const uint64_t all[] = {id->number, id->segment, id->build, id->vec,
-                            m->dim,     m->dtype,    m->cap};
-    crypto_generichash_state h;
-    crypto_generichash_init(&h, NULL, 0, BW_BLOCK_ID);
-    crypto_generichash_update(&h, (const unsigned char *)"BWrows1", 8);
-    crypto_generichash_update(&h, (const unsigned char *)all, sizeof all);
-    crypto_generichash_update(&h, digest, DIGEST);
-    crypto_generichash_final(&h, out, BW_BLOCK_ID);
-}
-
-static bw_status spill(bw_ctx *ctx, bw_builder *b, bw_matrix *m, const bw_build_id *id)
-{
-    unsigned char digest[DIGEST], identity[BW_BLOCK_ID];
-    uint64_t length = (uint64_t)m->cap * m->dim * bw_dtype_size(m->dtype);
-    digest_of(m, digest);
-    rows_identity(m, id, digest, identity);
-    const char *name = bw_made_name(ctx, id, "rows");
-    const char *path = name ? bw_arena_printf(ctx, "%s/%s", b->dir, name) : NULL;
-    bw_blockfile *f =
-        path ? bw_blockfile_new(b->cache, path, identity, b->key, length) : NULL;
-    if (!f)
-        return bw_fail_nomem(ctx);
-    bw_status st = bw_blockfile_check(ctx, f);
-    if (st != BW_OK) { /* none, or another's: it is made */
-        bw_block_writer *w = NULL;
-        st = bw_block_writer_new(ctx, b->dir, name, identity, b->key, &w);
-        if (st == BW_OK) {
-            st = bw_block_write(ctx, w, m->data, (size_t)length);
-            if (st == BW_OK)
-                st = bw_block_writer_finish(ctx, w);
-            else
-                bw_block_writer_abandon(w);
-        }
-        if (st == BW_OK)
-            st = bw_blockfile_check(ctx, f); /* held open: it may lose its name */
-    }
-    if (st != BW_OK) {
-        bw_blockfile_free(f);
-        return st;
-    }
-    memcpy(m->digest, digest, DIGEST);
-    m->file = f;
-    bw_free_vectors(m->data);
-    m->data = NULL;
-    return BW_OK;
-}
-
-void bw_builder_spill(bw_builder *b, bw_matrix *m, const bw_build_id *id)
-{
-    assert(m->data && !m->file);
-    bw_ctx *ctx = bw_ctx_new(0);
-    if (!ctx || spill(ctx, b, m, id) != BW_OK)
-        bw_log(BW_LOG_WARN, "partition: vectors stay in memory: %s",
-               ctx ? bw_ctx_message(ctx) : "no memory");
-    bw_ctx_free(ctx);
+    if (large)
+        bw_memory_give_back();
 }

@@ -14,7 +14,7 @@
  * FAISS trusts what it reads, so the MAC, and then every field, is compared before it
  * sees a byte; anything that does not fit means: build again from the rows.
  *
- * Rows on file (`on_disk`) lie in `p/<number>.<segment>.<vector>.rows`, a file of blocks
+ * Rows on file (place.h) lie in `p/<number>.<segment>.<vector>.rows`, a file of blocks
  * (store/blockfile.h) whose identity is a digest of all the above and the rows. It is made
  * when a segment is sealed, gathered or loaded and no such file is there.
  *
@@ -26,16 +26,16 @@
 #ifndef BW_PARTITION_BUILD_H
 #define BW_PARTITION_BUILD_H
 #include "../store/blockfile.h"
-#include "made.h"
+#include "place.h"
 #include "rows.h"
 
 typedef struct bw_builder bw_builder;
 
 enum { BW_MAC_KEY = 32 };
 
-/* dir: the folder p/, borrowed. */
+/* dir: the folder p/, borrowed. vector_bytes: the budget of place.h. */
 bw_builder *bw_builder_new(const char *dir, const unsigned char key[BW_MAC_KEY],
-                           size_t cache_bytes);
+                           size_t cache_bytes, uint64_t vector_bytes);
 void bw_builder_free(
     bw_builder *b); /* ends the running job's thread, drops the queue */
 
@@ -44,11 +44,10 @@ void bw_builder_free(
 BW_MUST_USE bw_status bw_builder_add(bw_ctx *ctx, bw_builder *b, bw_matrix *m,
                                      const bw_vector_spec *spec,
                                      const bw_build_id *id);
-/* Can the rows of the vector be on file? FAISS and cuVS want them in memory. */
-bool bw_builder_reads_files(const bw_vector_spec *spec);
-/* Puts the rows of a complete matrix into their file and frees their memory. Nobody else
- * has the matrix yet. If that fails they stay in memory, and a line in the log says so. */
-void bw_builder_spill(bw_builder *b, bw_matrix *m, const bw_build_id *id);
+/* bw_place_rows: FAISS and cuVS want rows in memory. */
+void bw_builder_place(bw_builder *b, bw_matrix *m, const bw_vector_spec *spec,
+                      const bw_build_id *id);
+uint64_t bw_builder_budget(const bw_builder *b);
 /* Returns when the matrix's graph is built or has failed; BW_ETIMEOUT at ctx's
  * deadline. */
 BW_MUST_USE bw_status bw_builder_wait(bw_ctx *ctx, bw_builder *b, bw_matrix *m);

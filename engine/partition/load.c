@@ -6,6 +6,8 @@
  * no answer depends on. Nothing read is trusted: counts are compared with the marks. */
 #include "part.h"
 
+#include <stdlib.h>
+
 typedef struct loader {
     bw_partition *p;
     bw_snapshot *s;  /* being filled; nrows and live come last */
@@ -154,26 +156,49 @@ static bw_status trim(bw_ctx *ctx, const bw_vector_spec *spec, bw_block_ref *r)
     return BW_OK;
 }
 
+typedef struct sealed {
+    uint32_t vec, at, rows;
+} sealed;
+
+static int by_rows(const void *a, const void *b)
+{
+    const sealed *x = a, *y = b;
+    if (x->rows != y->rows)
+        return x->rows < y->rows ? -1 : 1;
+    if (x->vec != y->vec)
+        return x->vec < y->vec ? -1 : 1;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* The small ones first: they have their place in memory before the big ones (place.h). */
 static bw_status load_graphs(bw_ctx *ctx, loader *l)
 {
-    bw_part_env *env = l->p->env;
+    const bw_snapshot *s = l->s;
+    size_t n = 0, room = 0;
     for (uint32_t v = 0; v < l->p->nvec; v++)
-        for (uint32_t i = 0; i < l->s->vecs[v].n; i++) {
-            bw_block_ref *r = &l->s->vecs[v].items[i];
-            if (r->seg < 0)
-                continue;
-            const bw_part_segment *p = &l->s->segs[r->seg].p;
-            bw_status st = trim(ctx, &l->p->specs[v], r);
-            if (st != BW_OK)
-                return st;
-            st = bw_segment_complete(ctx, l->s, p, v, r->b);
-            if (st != BW_OK)
-                return st;
-            if (p->adopted &&
-                (st = bw_builder_wait(ctx, env->builder, r->b->m)) != BW_OK)
-                return st;
-        }
-    return BW_OK;
+        room += s->vecs[v].n;
+    sealed *all = bw_arena_calloc(ctx, room + 1, sizeof *all);
+    if (!all)
+        return BW_ENOMEM;
+    for (uint32_t v = 0; v < l->p->nvec; v++)
+        for (uint32_t i = 0; i < s->vecs[v].n; i++)
+            if (s->vecs[v].items[i].seg >= 0)
+                all[n++] = (sealed){v, i, s->vecs[v].items[i].n};
+    if (n > 0)
+        qsort(all, n, sizeof *all, by_rows);
+    bw_status st = BW_OK;
+    for (size_t i = 0; st == BW_OK && i < n; i++) {
+        bw_block_ref *r = &s->vecs[all[i].vec].items[all[i].at];
+        st = trim(ctx, &l->p->specs[all[i].vec], r);
+        if (st == BW_OK)
+            st = bw_segment_complete(ctx, s, &s->segs[r->seg].p, all[i].vec, r->b);
+    }
+    for (size_t i = 0; st == BW_OK && i < n; i++) {
+        bw_block_ref *r = &s->vecs[all[i].vec].items[all[i].at];
+        if (s->segs[r->seg].p.adopted)
+            st = bw_builder_wait(ctx, l->p->env->builder, r->b->m);
+    }
+    return st;
 }
 
 /* What is known when the last row is there. */

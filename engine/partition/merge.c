@@ -15,6 +15,13 @@
  *            begun by about as many, so builds keep pace with writes on any tier
  *   ends     also when a segment of its range is rebuilt: dead rows leave the disk first
  *
+ * The graph of a merge is built from its rows, never derived from an older one (the
+ * index's op `derive`), though that would be quicker where little changed. A derived graph
+ * depends on the graphs before it, and these go with their segments: a start that finds
+ * its file missing or damaged could build another one only, with other bits. Nor would it
+ * pay: derive wins while some 12 % of the rows are new or gone, but a fan-in of four
+ * brings 75 % new rows, and a rebuild begins at 30 % gone.
+ *
  * In the file the rows that were dead at the beginning get the mark 2: they are not in the
  * merge, and leave when it is adopted. */
 #include "part.h"

@@ -180,6 +180,7 @@ void bw_gen_release(bw_gen *g)
     if (!g || atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) != 1)
         return;
     bw_row_table *t = bw_gen_rows(g);
+    const bool large = g->n >= BW_TRIM_ROWS; /* half of them were dead, or all go */
     for (uint32_t i = 0; t && i < g->n; i++)
         bw_rec_release(t->recs[i]);
     while (t) {
@@ -198,6 +199,8 @@ void bw_gen_release(bw_gen *g)
     bw_free(g->sparse);
     pthread_rwlock_destroy(&g->index_lock);
     bw_free(g);
+    if (large)
+        bw_memory_give_back();
 }
 
 static bool grow_rows(bw_gen *g, uint32_t need)

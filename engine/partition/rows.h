@@ -35,6 +35,9 @@ struct bw_build; /* build.h */
 
 enum { BW_CODES_ROWS_MIN = 32 }; /* a smaller block is scanned as fast without codes */
 
+enum { BW_ROWS_DIGEST = 32 };
+enum { BW_TRIM_ROWS = 4096 }; /* where so many go, memory goes back to the system */
+
 /* A block of vectors in their stored precision. Growing: rows are appended in place up
  * to cap. Sealed: complete. */
 typedef struct bw_matrix {
@@ -47,7 +50,8 @@ typedef struct bw_matrix {
     bw_codes *codes;        /* cap rows of 4-bit codes; NULL: few rows, or no such metric */
     bw_blockfile *file;     /* owned: cap × dim of dtype, when data is NULL */
     bw_point_id *ids;       /* cap */
-    unsigned char digest[32]; /* of its rows and scales, when they are in `file` */
+    unsigned char digest[BW_ROWS_DIGEST]; /* of its rows and scales, when in `file` */
+    atomic_ullong *held; /* what its rows are counted in (place.h); NULL: nowhere */
     struct bw_build *build; /* the graph of a sealed one, or NULL; owned */
     uint64_t gpu_identity;  /* index/gpu_host.h */
 } bw_matrix;
@@ -72,6 +76,7 @@ BW_MUST_USE bw_status bw_matrix_copy(bw_ctx *ctx, bw_matrix *to, uint32_t row,
 BW_MUST_USE bw_status bw_matrix_get(bw_ctx *ctx, const bw_matrix *m, uint32_t row,
                                     bw_dense *out);
 bw_rows bw_matrix_view(const bw_matrix *m, size_t n); /* of the first n rows */
+uint64_t bw_matrix_row_bytes(const bw_matrix *m);     /* of its rows, wherever they are */
 size_t bw_matrix_bytes(const bw_matrix *m);           /* anonymous memory, graph apart */
 void bw_matrix_acquire(bw_matrix *m);
 void bw_matrix_release(bw_matrix *m);

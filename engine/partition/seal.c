@@ -54,8 +54,7 @@ bw_status bw_segment_complete(bw_ctx *ctx, const bw_snapshot *s,
 {
     const bw_vector_spec *spec = &s->part->specs[vec];
     bw_build_id id = {s->part->id.number, p->no, p->build, vec};
-    if (spec->on_disk && bw_builder_reads_files(spec))
-        bw_builder_spill(s->part->env->builder, b->m, &id);
+    bw_builder_place(s->part->env->builder, b->m, spec, &id);
     if (p->build == 0 || b->used < s->part->env->graph_rows_min)
         return BW_OK;
     return bw_builder_add(ctx, s->part->env->builder, b->m, spec, &id);

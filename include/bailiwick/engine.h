@@ -25,8 +25,9 @@ typedef struct bw_engine_options {
     bool null_sync;               /* tests of speed only: synchronous=OFF */
     uint64_t block_cache_bytes;   /* of vectors that are on file; 0 = 256 MiB */
     bool gpu; /* exact scans on a GPU where one can be used: the same answers */
+    uint64_t vector_bytes; /* of sealed rows in memory; the others go to file. 0 = no limit */
 } bw_engine_options;
-#define BW_ENGINE_OPTIONS_INIT {1, true, 0, 0, 0, false, 0, false}
+#define BW_ENGINE_OPTIONS_INIT {1, true, 0, 0, 0, false, 0, false, 0}
 
 /* dir: the cell's data folder; borrowed. Refuses a folder of a newer format
  * (BW_ECORRUPT) and one that another process holds (BW_EUNAVAILABLE). Finishes or

@@ -73,6 +73,22 @@ static void test_choose__few_rows_are_scanned_many_walked(void **state)
     assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_SCAN);
 }
 
+/* Rows go to file when memory is short: that decides between scan and codes alone. */
+static void test_choose__a_graph_does_not_depend_on_the_place_of_rows(void **state)
+{
+    (void)state;
+    for (int codes = 0; codes < 2; codes++)
+        for (size_t rows = 1000; rows <= 4000000; rows *= 4)
+            for (size_t n = 1; n <= rows; n += 1 + n / 16) {
+                bw_choose_block b = block(rows, n);
+                b.codes = codes;
+                bw_choice here = bw_choose(&b, NULL);
+                b.on_file = true;
+                bw_choice there = bw_choose(&b, NULL);
+                assert_int_equal(here == BW_CHOICE_GRAPH, there == BW_CHOICE_GRAPH);
+            }
+}
+
 static void test_choose__never_turns_back_as_rows_are_added(void **state)
 {
     (void)state;
@@ -112,6 +128,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_choose__is_exact_below_50000_rows_unless_less_is_asked),
         cmocka_unit_test(test_choose__few_rows_are_scanned_many_walked),
+        cmocka_unit_test(test_choose__a_graph_does_not_depend_on_the_place_of_rows),
         cmocka_unit_test(test_choose__never_turns_back_as_rows_are_added),
         cmocka_unit_test(test_choose__effort_grows_without_a_step),
     };

@@ -477,11 +477,9 @@ static void test_seal_call__fails_at_every_step(void **state)
     assert_true(fail_at > 5);
 }
 
-static pthread_t writer;
-
-static bw_status fail_writer_once(const char *name)
+static bw_status refuse_first_commit(const char *name)
 {
-    return pthread_equal(pthread_self(), writer) ? fail_once(name) : BW_OK;
+    return strcmp(name, "db.commit") == 0 && passed++ == 0 ? BW_EIO : BW_OK;
 }
 
 /* The writes at which merges begin and are adopted, refused once and then repeated. */
@@ -500,9 +498,7 @@ static void test_merge__refused_writes_change_nothing(void **state)
         bw_op op = {.kind = BW_OP_UPSERT, .points = p, .npoints = 100};
         bw_write_result r;
         passed = 0;
-        fail_at = 1; /* db.begin, db.commit */
-        writer = pthread_self();
-        bw_failpoint_set(fail_writer_once);
+        bw_failpoint_set(refuse_first_commit);
         bw_status st = cell_write(c, &a, &op, 1, &r);
         bw_failpoint_set(NULL);
         assert_int_equal(st, BW_EIO);
@@ -542,15 +538,14 @@ static void forget(const char *path)
     assert_int_equal(unlink(path), 0);
 }
 
-static void test_on_disk__gives_the_same_bits(void **state)
+static void same_bits(cell *c, bw_index_choice index)
 {
-    cell *c = *state;
-    make_collection(c, BW_METRIC_COSINE, BW_INDEX_FLAT, true);
+    make_collection(c, BW_METRIC_COSINE, index, true);
     some_rows(c);
     cell other, *m = &other; /* the same in memory */
     bw_engine_options o = small();
     cell_init(m, &o);
-    make_collection(m, BW_METRIC_COSINE, BW_INDEX_FLAT, false);
+    make_collection(m, BW_METRIC_COSINE, index, false);
     some_rows(m);
     assert_int_equal(files_named(c, ".rows", NULL), 5); /* four segments and a merge */
     assert_int_equal(files_named(m, ".rows", NULL), 0);
@@ -586,13 +581,22 @@ static void test_on_disk__gives_the_same_bits(void **state)
     assert_int_equal(cell_count(c, 1, 1), 0);
 }
 
-static void test_on_disk__damage_is_an_error_and_a_restart_mends_it(void **state)
+static void test_on_disk__gives_the_same_bits(void **state)
 {
-    cell *c = *state;
-    make_collection(c, BW_METRIC_COSINE, BW_INDEX_FLAT, true);
+    same_bits(*state, BW_INDEX_FLAT);
+}
+
+static void test_on_disk__gives_the_same_bits_with_graphs(void **state)
+{
+    same_bits(*state, BW_INDEX_GRAPH);
+}
+
+static void mend(cell *c, bw_index_choice index)
+{
+    make_collection(c, BW_METRIC_COSINE, index, true);
     some_rows(c);
     OK(seal(c, 1, 1));
-    bw_str exact = answers(c, 1, true);
+    bw_str exact = answers(c, 1, true), graph = answers(c, 1, false);
     cell_reopen(c); /* nothing is in the cache */
     (void)shape_of(c, 1);
     assert_int_equal(files_named(c, ".rows", spoil), 1);
@@ -602,6 +606,57 @@ static void test_on_disk__damage_is_an_error_and_a_restart_mends_it(void **state
     assert_int_equal(ask(c, 1, true, 0, &t), BW_ECORRUPT);
     cell_reopen(c);
     assert_true(bw_str_eq(exact, answers(c, 1, true)));
+    assert_true(bw_str_eq(graph, answers(c, 1, false)));
+}
+
+static void test_on_disk__damage_is_an_error_and_a_restart_mends_it(void **state)
+{
+    mend(*state, BW_INDEX_FLAT);
+}
+
+static void test_on_disk__damage_under_a_graph_too(void **state)
+{
+    mend(*state, BW_INDEX_GRAPH);
+}
+
+/* The biggest blocks of rows go to file; nobody can tell from an answer. */
+static void test_budget__changes_no_bit(void **state)
+{
+    cell *m = *state; /* without one */
+    cell own, *c = &own;
+    bw_engine_options o = small();
+    o.vector_bytes = 450 * DIM * sizeof(float);
+    cell_init(c, &o);
+    make_collection(c, BW_METRIC_COSINE, BW_INDEX_GRAPH, false);
+    make_collection(m, BW_METRIC_COSINE, BW_INDEX_GRAPH, false);
+    some_rows(c);
+    some_rows(m);
+    assert_int_equal(files_named(c, ".rows", NULL), 3); /* two segments, and a merge */
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(shape_of(c, 1), shape_of(m, 1));
+        assert_true(bw_str_eq(answers(c, 1, false), answers(m, 1, false)));
+        assert_true(bw_str_eq(answers(c, 1, true), answers(m, 1, true)));
+        assert_true(bw_str_eq(cell_dump(c, 1, 1, DIM), cell_dump(m, 1, 1, DIM)));
+        if (i == 0)
+            cell_reopen(c);
+        if (i == 1) {
+            OK(seal(c, 1, 1));
+            OK(seal(m, 1, 1));
+        }
+        if (i == 2) { /* the new ones have memory, the big one is still on file */
+            fill(c, 1, 5000, 5400);
+            fill(m, 1, 5000, 5400);
+            assert_int_equal(files_named(c, ".rows", NULL), 1);
+            cell_reopen(c);
+        }
+    }
+    assert_int_equal(files_named(c, ".rows", NULL), 1);
+    bw_engine_close(c->engine);
+    c->options.vector_bytes = 0; /* one that was given up: everything fits */
+    cell_open(c);
+    assert_true(bw_str_eq(answers(c, 1, false), answers(m, 1, false)));
+    cell_clear(c);
+    assert_int_equal(files_named(m, ".rows", NULL), 0);
 }
 
 int main(void)
@@ -622,7 +677,10 @@ int main(void)
         T(test_merge__refused_writes_change_nothing),
 #endif
         T(test_on_disk__gives_the_same_bits),
+        T(test_on_disk__gives_the_same_bits_with_graphs),
         T(test_on_disk__damage_is_an_error_and_a_restart_mends_it),
+        T(test_on_disk__damage_under_a_graph_too),
+        T(test_budget__changes_no_bit),
     };
     return cmocka_run_group_tests_name("merge", tests, NULL, NULL);
 }
