@@ -282,7 +282,8 @@ static int64_t clean_mark(int64_t set)
     char path[128];
     sqlite3 *sq;
     sqlite3_stmt *st;
-    (void)snprintf(path, sizeof path, "%s/catalogue.db", c->dir);
+    const int n = snprintf(path, sizeof path, "%s/catalogue.db", c->dir);
+    assert_in_range(n, 1, sizeof path - 1);
     assert_int_equal(
         sqlite3_open_v2(path, &sq, SQLITE_OPEN_READWRITE, fault_below->zName),
         SQLITE_OK);

@@ -183,7 +183,8 @@ static void test_catalogue__of_the_first_version_opens(void **state)
     bw_str before = cell_dump(c, 1, 1, DIM);
     bw_engine_close(c->engine);
     c->engine = NULL;
-    (void)snprintf(path, sizeof path, "%s/catalogue.db", c->dir);
+    const int n = snprintf(path, sizeof path, "%s/catalogue.db", c->dir);
+    assert_in_range(n, 1, sizeof path - 1);
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     sql(db, "ALTER TABLE vector DROP COLUMN dtype; ALTER TABLE vector DROP COLUMN "
             "on_disk; ALTER TABLE vector DROP COLUMN kind; ALTER TABLE vector DROP "
