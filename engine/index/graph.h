@@ -122,6 +122,8 @@ typedef struct bw_graph_walk {
     size_t nseen, nbest;
     bool spent; /* hops_max was reached before the walk's end */
 } bw_graph_walk;
+/* Sets s->query: the graph's form of a query. */
+void bw_graph__query(const bw_graph *g, bw_graph_scratch *s, const float *query);
 /* From s->query, set. Leaves s->visited clean. */
 void bw_graph__walk(const bw_graph *g, bw_graph_scratch *s, bw_graph_walk *w);
 

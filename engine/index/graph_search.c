@@ -27,8 +27,8 @@
 enum {
     EXPANDED = 1,
     SPARE_MIN = 6,
-    ENTERED_MAX = 8, /* of the entry row, the nearest */
-    BEAM_MORE = 8
+    RANK_MIN = 10,   /* the nearest alone says too little of where to stop */
+    ENTERED_MAX = 8 /* of the entry row, the nearest */
 };
 
 /* ---- scratch ---- */
@@ -414,7 +414,7 @@ void bw_graph__walk(const bw_graph *g, bw_graph_scratch *s, bw_graph_walk *w)
 /* ---- rows ---- */
 
 /* The query as the graph's space has it. */
-static void query_set(const bw_graph *g, bw_graph_scratch *s, const float *query)
+void bw_graph__query(const bw_graph *g, bw_graph_scratch *s, const float *query)
 {
     const float *q = query;
     if (g->params.metric == BW_METRIC_DOT) { /* all rows have one length: so has it */
@@ -505,6 +505,13 @@ static bw_status rescore(bw_ctx *ctx, const bw_graph *g, const bw_index_search *
     return BW_OK;
 }
 
+/* Wide enough for the limit too, without a jump. */
+static size_t beam_of(size_t effort, size_t k)
+{
+    k = k > RANK_MIN ? k : RANK_MIN;
+    return effort + 2 * k + 2 * (k - RANK_MIN);
+}
+
 /* What an effort means. A beam alone makes every query walk equally far. Walking on until
  * the next is a certain share beyond the k-th (or somewhat later) best, and expanding only
  * what is nearer than another share, takes a fifth fewer cache lines for the same recall
@@ -530,10 +537,9 @@ static void knobs_set(bw_graph_walk *w, size_t effort, size_t k)
         knots[i - 1].rank + at * (knots[i].rank - knots[i - 1].rank);
     w->slack = knots[i - 1].slack + at * (knots[i].slack - knots[i - 1].slack);
     w->narrow = knots[i - 1].narrow + at * (knots[i].narrow - knots[i - 1].narrow);
-    w->rank = (size_t)(rank * (float)k);
+    w->rank = (size_t)(rank * (float)(k > RANK_MIN ? k : RANK_MIN));
     w->want = w->want > w->rank ? w->want : w->rank;
-    const size_t most = effort + BEAM_MORE;
-    w->ef = most > w->want ? most : w->want;
+    w->ef = beam_of(effort, k);
 }
 
 static bw_status walk_and_score(bw_ctx *ctx, const bw_graph *g, bw_graph_scratch *scratch,
@@ -551,7 +557,7 @@ static bw_status walk_and_score(bw_ctx *ctx, const bw_graph *g, bw_graph_scratch
     w.stored_bytes = g->params.dim * bw_dtype_size(s->rows->dtype);
     if (!all) /* about as long as a scan of what is permitted would take */
         w.hops_max = 64 + 2 * ef + allowed / 16;
-    query_set(g, scratch, s->query);
+    bw_graph__query(g, scratch, s->query);
     bw_graph__walk(g, scratch, &w);
     size_t hops = w.nseen;
     /* A beam full of few nodes, several times each, ends early: once more with more. */
@@ -599,15 +605,14 @@ bw_status bw_graph__search(bw_ctx *ctx, const bw_index *ix, const bw_index_searc
     size_t ef = s->effort;
     if (ef == 0)
         ef = bw_graph__effort_of(ix, s->recall > 0 ? s->recall : 0.95f, s->k);
-    const size_t least = s->k + s->k / 4 + SPARE_MIN;
-    ef = ef > 0 && ef < least ? least : ef > BW_GRAPH_EF_MAX ? BW_GRAPH_EF_MAX : ef;
+    ef = ef > BW_GRAPH_EF_MAX ? BW_GRAPH_EF_MAX : ef;
     const double forbid = (double)g->n / (double)allowed; /* >= 1 */
-    if (g->nodes == 0 || ef == 0 || least > BW_GRAPH_EF_MAX ||
-        (double)allowed < SCAN_ROWS_PER_HOP * (double)ef * forbid)
+    if (g->nodes == 0 || ef == 0 || s->k > BW_GRAPH_EF_MAX ||
+        (double)allowed < SCAN_ROWS_PER_HOP * (double)(ef + s->k) * forbid)
         return bw_index__scan(ctx, g->params.metric, g->n, g->params.dim, s, out);
     const double wide = (double)ef * sqrt(forbid);
     ef = wide < BW_GRAPH_EF_MAX ? (size_t)wide : BW_GRAPH_EF_MAX;
-    bw_graph_scratch *scratch = scratch_take(g, ef + BEAM_MORE + 2 * least);
+    bw_graph_scratch *scratch = scratch_take(g, beam_of(ef, s->k));
     if (!scratch)
         return bw_fail_nomem(ctx);
     bool done = false;

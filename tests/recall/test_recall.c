@@ -28,6 +28,7 @@ typedef struct fixture {
     bw_point_id *ids;
     bw_ctx *ctx;
     rnd r;
+    float asked; /* recall of searches; 0: the kind's own choice */
     bool have;
 } fixture;
 
@@ -107,6 +108,7 @@ static size_t search(fixture *f, const bw_index *ix, const float *query,
         .dim = (uint32_t)f->rows.dim, .n = f->rows.n, .data = f->scaled};
     const bw_index_search s = {.query = query,
                                .k = K,
+                               .recall = f->asked,
                                .allowed = allowed,
                                .ids = f->ids,
                                .part = 1,
@@ -277,6 +279,37 @@ static void test_recall__hnsw(void **state)
     check_all(*state, "faiss-hnsw");
 }
 
+static void test_recall__graph(void **state)
+{
+    NEED_DATA((fixture *)*state);
+    check_all(*state, "graph");
+}
+
+/* Real queries get the recall that they ask for, by what tuning measured on made ones. */
+static void test_recall__graph_keeps_its_word(void **state)
+{
+    fixture *f = *state;
+    NEED_DATA(f);
+    rows_scale(f, BW_METRIC_COSINE, AS_STORED);
+    bw_index *flat = build(f, "flat", BW_METRIC_COSINE),
+             *ix = build(f, "graph", BW_METRIC_COSINE);
+    bw_bitmap allowed;
+    assert_true(bw_bitmap_heap(f->rows.n, &allowed));
+    bw_bitmap_fill(&allowed);
+    const float asked[] = {0.9f, 0.95f, 0.99f};
+    for (size_t a = 0; a < sizeof asked / sizeof *asked; a++) {
+        f->asked = asked[a];
+        const double got = recall(f, flat, ix, &allowed, f->queries.n);
+        print_message("graph asked for %.2f: effort %u, recall@10 %.4f\n",
+                      (double)asked[a], ix->ops->effort_of(ix, asked[a], K), got);
+        assert_true(got >= (double)asked[a]);
+    }
+    f->asked = 0;
+    bw_bitmap_free(&allowed);
+    ix->ops->free(ix);
+    flat->ops->free(flat);
+}
+
 static void test_recall__ivf(void **state)
 {
     NEED_DATA((fixture *)*state);
@@ -295,6 +328,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recall__manhattan_is_flat),
         cmocka_unit_test(test_recall__hnsw),
+        cmocka_unit_test(test_recall__graph),
+        cmocka_unit_test(test_recall__graph_keeps_its_word),
         cmocka_unit_test(test_recall__ivf),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

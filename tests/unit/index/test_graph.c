@@ -196,6 +196,34 @@ static void test_graph__filters_keep_their_word(void **state)
     ix->ops->free(ix);
 }
 
+/* What tuning promises is kept by queries that it did not see, and survives saving. */
+static void test_graph__tuned_effort_reaches_the_recall_asked(void **state)
+{
+    fixture *f = *state;
+    bw_index *ix = build(f, params(BW_METRIC_COSINE, DIM), f->rows, N);
+    const float asked[] = {0.5f, 0.8f, 0.9f, 0.95f, 0.98f};
+    uint32_t before = 0;
+    allow(f, N, 1);
+    for (size_t a = 0; a < sizeof asked / sizeof *asked; a++) {
+        const uint32_t effort = ix->ops->effort_of(ix, asked[a], K);
+        if (effort == 0) { /* none reaches it: then none of the higher ones */
+            before = UINT32_MAX;
+            continue;
+        }
+        assert_true(effort >= before);
+        assert_true(ix->ops->recall_of(ix, effort) >= asked[a]);
+        before = effort;
+        const double r = recall(f, ix, BW_METRIC_COSINE, f->rows, DIM, K, effort);
+        print_message("asked %.2f: effort %u, recall@10 %.3f\n", (double)asked[a], effort,
+                      r);
+        assert_true(r >= (double)asked[a] - 0.03); /* 60 queries say no more */
+    }
+    assert_true(ix->ops->effort_of(ix, 0.9f, K) > 0);
+    assert_int_equal(ix->ops->effort_of(ix, 1.5f, K), 0);
+    assert_true(ix->ops->recall_of(ix, 1) == 0);
+    ix->ops->free(ix);
+}
+
 static void test_graph__limit_may_be_large(void **state)
 {
     fixture *f = *state;
@@ -501,6 +529,7 @@ int main(void)
         cmocka_unit_test(test_graph__same_bytes_and_answers_on_every_isa),
         cmocka_unit_test(test_graph__finds_near_rows),
         cmocka_unit_test(test_graph__filters_keep_their_word),
+        cmocka_unit_test(test_graph__tuned_effort_reaches_the_recall_asked),
         cmocka_unit_test(test_graph__limit_may_be_large),
         cmocka_unit_test(test_graph__few_rows_and_odd_dimensions),
         cmocka_unit_test(test_graph__equal_rows_are_one_node),
