@@ -90,9 +90,8 @@ static void init_env(bw_engine *e, const bw_engine_options *o)
         v->seal_rows / 2 < GRAPH_ROWS_MIN ? v->seal_rows / 2 : GRAPH_ROWS_MIN;
     if (v->graph_rows_min == 0)
         v->graph_rows_min = 1;
-    bool small = v->seal_rows < SEAL_ROWS / 2;
-    v->exact_rows = small ? v->graph_rows_min : BW_EXACT_ROWS;
-    v->graphs_first = small;
+    v->exact_rows = or_default(o->exact_rows, BW_EXACT_ROWS);
+    v->graphs_first = o->graphs_first;
     v->gap_rows_min = v->seal_rows < GAP_ROWS_MIN ? v->seal_rows : GAP_ROWS_MIN;
     atomic_init(&v->health.poisoned, false);
     if (o->gpu)

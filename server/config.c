@@ -85,6 +85,9 @@ static const setting settings[] = {
      "auto: exact searches run on a GPU where the GPU module and a device are found; off: "
      "never.\n"
      "The answers are the same."},
+    {"data.exact_rows", SET_U64, AT(exact_rows), "50000", 1, 4294967295,
+     "Below so many permitted points an answer is exact unless the request asks for less\n"
+     "(params.recall, params.hnsw_ef); from there on 0.99 of it is wanted."},
     {"policies.packs", SET_STR, AT(packs_folder), "", 0, 0,
      "Folder of the policy packs; nothing = the installed one."},
     {"policies.file", SET_STR, AT(policies_file), "", 0, 0,

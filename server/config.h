@@ -25,7 +25,7 @@ typedef struct bw_config {
     uint64_t headers_s, idle_s, rate_bytes, request_s, stop_s;
     /* data */
     bw_str data_folder;
-    uint64_t open_partitions, seal_rows, vector_bytes;
+    uint64_t open_partitions, seal_rows, exact_rows, vector_bytes;
     bw_str gpu;
     /* policies */
     bw_str packs_folder, policies_file, entities_file, catalogue_file;

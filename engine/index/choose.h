@@ -30,7 +30,7 @@ typedef struct bw_choose_ask {
     uint32_t ef;        /* hnsw_ef; 0 = not given */
     float recall;       /* 0 = not given */
     uint64_t permitted; /* rows that the whole search may look at, over all partitions */
-    uint32_t exact_rows; /* BW_EXACT_ROWS but in tests */
+    uint32_t exact_rows; /* BW_EXACT_ROWS unless the operator has set another */
 } bw_choose_ask;
 
 /* May a graph answer it? *recall: what it then has to give (0: the caller named ef). */

@@ -28,7 +28,7 @@ typedef struct bw_part_env {
     uint32_t seal_rows, adopt_rows, graph_rows_min;
     uint32_t gap_rows_min; /* dead ordinals that are left alone */
     uint32_t exact_rows;   /* permitted rows below which a search is exact */
-    bool graphs_first;     /* segments so small are a test's: their graphs are used */
+    bool graphs_first;     /* where a graph may answer, it does: for tests */
     bw_health health;
     bw_pool pool;
     bw_builder *builder;

@@ -26,8 +26,10 @@ typedef struct bw_engine_options {
     uint64_t block_cache_bytes;   /* of vectors that are on file; 0 = 256 MiB */
     bool gpu; /* exact scans on a GPU where one can be used: the same answers */
     uint64_t vector_bytes; /* of sealed rows in memory; the others go to file. 0 = no limit */
+    uint32_t exact_rows; /* below so many permitted rows an answer is exact unless less is asked for; 0 = 50,000 */
+    bool graphs_first;   /* tests and benches only: a graph answers where one may, whatever it costs */
 } bw_engine_options;
-#define BW_ENGINE_OPTIONS_INIT {1, true, 0, 0, 0, false, 0, false, 0}
+#define BW_ENGINE_OPTIONS_INIT {1, true, 0, 0, 0, false, 0, false, 0, 0, false}
 
 /* dir: the cell's data folder; borrowed. Refuses a folder of a newer format
  * (BW_ECORRUPT) and one that another process holds (BW_EUNAVAILABLE). Finishes or

@@ -167,6 +167,8 @@ static void test_kill__acknowledged_writes_survive_whole(void **state)
     cell own, *c = &own;
     bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
     o.seal_rows = 60; /* segments are sealed and rebuilt under way */
+    o.exact_rows = 30;
+    o.graphs_first = true;
     o.adopt_rows = 20;
     cell_init(c, &o);
     cell_collection(c, DIM, BW_METRIC_DOT, CLASSES);

@@ -179,6 +179,8 @@ static void test_power__only_synced_bytes_are_needed(void **state)
     rnd r = rnd_start("power", 3);
     bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
     o.seal_rows = 20;
+    o.exact_rows = 10;
+    o.graphs_first = true;
     o.adopt_rows = 10;
     o.open_partitions_max = 2; /* files are closed and opened under way */
     cell_init(c, &o);

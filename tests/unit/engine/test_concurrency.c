@@ -110,6 +110,8 @@ static void test_view__shows_one_committed_state_while_points_move(void **state)
     cell own, *c = &own;
     bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
     o.seal_rows = 100;
+    o.exact_rows = 50;
+    o.graphs_first = true;
     o.adopt_rows = 40;
     o.open_partitions_max = 2;
     o.null_sync = true;

@@ -54,6 +54,8 @@ static void fill(cell *c, bw_index_choice index)
 {
     bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
     o.seal_rows = SEAL;
+    o.exact_rows = SEAL / 2;
+    o.graphs_first = true;
     o.adopt_rows = ADOPT;
     o.null_sync = true;
     cell_init(c, &o);

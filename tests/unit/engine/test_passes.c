@@ -159,6 +159,8 @@ static void test_planner__uses_graphs_only_where_less_than_exact_will_do(void **
     bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
     o.null_sync = true;
     o.seal_rows = 400;
+    o.exact_rows = 200;
+    o.graphs_first = true;
     o.adopt_rows = 1;
     cell_init(c, &o);
     make(c, BW_METRIC_EUCLID, BW_DTYPE_F32, 1, 400);
@@ -196,6 +198,8 @@ static void test_planner__graphs_serve_every_precision_and_place(void **state)
         bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
         o.null_sync = true;
         o.seal_rows = 400;
+        o.exact_rows = 200;
+        o.graphs_first = true;
         o.adopt_rows = 1;
         on_disk = i >= BW_NDTYPES;
         cell_init(c, &o);

@@ -196,6 +196,8 @@ static void start(cell *c, uint32_t seal_rows)
 {
     bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
     o.seal_rows = seal_rows;
+    o.exact_rows = seal_rows / 2;
+    o.graphs_first = true;
     o.adopt_rows = 30;
     o.null_sync = true;
     cell_init(c, &o);

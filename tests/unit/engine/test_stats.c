@@ -51,6 +51,8 @@ static void test_stats__the_ledger_adds_up(void **state)
     cell own, *c = &own;
     bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
     o.seal_rows = 2000;
+    o.exact_rows = 1000;
+    o.graphs_first = true;
     o.adopt_rows = 500;
     o.null_sync = true;
     cell_init(c, &o);

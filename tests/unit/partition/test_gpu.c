@@ -73,6 +73,8 @@ static void test_partition_gpu__answers_as_the_cpu(void **state)
     bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
     o.null_sync = true;
     o.seal_rows = SEAL;
+    o.exact_rows = SEAL / 2;
+    o.graphs_first = true;
     o.gpu = true;
     gpu_double_reset(1, 64 << 20);
     bw_gpu_load_use(gpu_double_module());

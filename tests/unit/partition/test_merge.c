@@ -14,6 +14,8 @@ static bw_engine_options small(void)
 {
     bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
     o.seal_rows = SEAL;
+    o.exact_rows = SEAL / 2;
+    o.graphs_first = true;
     o.adopt_rows = ADOPT;
     o.null_sync = true;
     return o;

@@ -14,6 +14,8 @@ static bw_engine_options small(void)
 {
     bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
     o.seal_rows = SEAL;
+    o.exact_rows = SEAL / 2;
+    o.graphs_first = true;
     o.adopt_rows = ADOPT;
     o.null_sync = true;
     return o;
@@ -444,6 +446,7 @@ static void test_seal__closing_does_not_wait_for_a_build(void **state)
     cell own, *c = &own;
     bw_engine_options o = small();
     o.seal_rows = ROWS;
+    o.exact_rows = ROWS / 2;
     o.adopt_rows = 2;
     gate_set(false);
     bw_failpoint_set(hold_builds);

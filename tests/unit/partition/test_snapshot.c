@@ -44,6 +44,8 @@ static void test_snapshot_by_id__stays_sorted_through_writes(void **state)
     bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
     o.null_sync = true;
     o.seal_rows = 400; /* the numbering is renewed under way */
+    o.exact_rows = 200;
+    o.graphs_first = true;
     o.adopt_rows = 100000;
     cell_init(c, &o);
     cell_collection(c, DIM, BW_METRIC_DOT, 1);
