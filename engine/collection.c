@@ -107,6 +107,7 @@ void bw_collection__release(bw_collection *c)
     for (uint32_t i = 0; i < c->nparts; i++)
         bw_partition_release(c->parts[i]);
     bw_free(c->parts);
+    bw_free(c->part_ids);
     info_clear(&c->info);
     pthread_rwlock_destroy(&c->view);
     pthread_mutex_destroy(&c->write);
@@ -174,7 +175,7 @@ bw_partition *bw_collection__part(const bw_collection *c, const bw_class_id *id)
     uint32_t lo = 0, hi = c->nparts;
     while (lo < hi) {
         uint32_t mid = lo + (hi - lo) / 2;
-        int cmp = bw_class_id_cmp(&c->parts[mid]->id.class_id, id);
+        int cmp = bw_class_id_cmp(&c->part_ids[mid], id);
         if (cmp == 0)
             return c->parts[mid];
         if (cmp < 0)
@@ -194,6 +195,10 @@ bw_status bw_collection__reserve_parts(bw_ctx *ctx, bw_collection *c, uint32_t n
     if (!parts)
         return bw_fail_nomem(ctx);
     c->parts = parts;
+    bw_class_id *ids = bw_realloc(c->part_ids, ((size_t)c->nparts + n) * sizeof *ids);
+    if (!ids)
+        return bw_fail_nomem(ctx);
+    c->part_ids = ids;
     c->parts_cap = c->nparts + n;
     return BW_OK;
 }
@@ -203,10 +208,13 @@ void bw_collection__add_part(bw_collection *c, bw_partition *p)
     assert(c->nparts < c->parts_cap);
     bw_partition **parts = c->parts;
     uint32_t at = c->nparts;
-    while (at > 0 && bw_class_id_cmp(&parts[at - 1]->id.class_id, &p->id.class_id) > 0)
+    while (at > 0 && bw_class_id_cmp(&c->part_ids[at - 1], &p->id.class_id) > 0)
         at--;
     memmove(parts + at + 1, parts + at, (c->nparts - at) * sizeof(bw_partition *));
+    memmove(c->part_ids + at + 1, c->part_ids + at,
+            (c->nparts - at) * sizeof *c->part_ids);
     parts[at] = p;
+    c->part_ids[at] = p->id.class_id;
     c->nparts++;
     c->classes_version = atomic_fetch_add(&c->engine->class_lists, 1) + 1;
 }

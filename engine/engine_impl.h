@@ -24,6 +24,7 @@ typedef struct bw_collection {
     pthread_mutex_t write;
     pthread_rwlock_t view;
     bw_partition **parts; /* sorted by class; names lock to change and to read */
+    bw_class_id *part_ids; /* of those, side by side: a look-up touches no partition */
     uint32_t nparts, parts_cap;
     uint64_t classes_version; /* of that list; names lock */
     bool dropped;             /* names lock */

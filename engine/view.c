@@ -5,6 +5,8 @@
 #include "engine_impl.h"
 #include "partition/partition.h"
 
+enum { AHEAD = 8 }; /* partitions of the view whose memory is asked for before its turn */
+
 bw_status bw_collection__load(bw_ctx *ctx, bw_collection *c, bw_partition *p,
                               bool reload)
 {
@@ -60,14 +62,14 @@ static uint32_t next_part(const bw_collection *c, uint32_t from, const bw_class_
 {
     uint32_t lo = from, step = 1;
     while (step < c->nparts - lo &&
-           bw_class_id_cmp(&c->parts[lo + step - 1]->id.class_id, id) < 0) {
+           bw_class_id_cmp(&c->part_ids[lo + step - 1], id) < 0) {
         lo += step;
         step *= 2;
     }
     uint32_t hi = step < c->nparts - lo ? lo + step : c->nparts;
     while (lo < hi) {
         uint32_t mid = lo + (hi - lo) / 2;
-        if (bw_class_id_cmp(&c->parts[mid]->id.class_id, id) < 0)
+        if (bw_class_id_cmp(&c->part_ids[mid], id) < 0)
             lo = mid + 1;
         else
             hi = mid;
@@ -75,28 +77,22 @@ static uint32_t next_part(const bw_collection *c, uint32_t from, const bw_class_
     return lo;
 }
 
-/* The permitted classes that have a partition, by rising class id; in ctx's arena. Each
- * gets a reference, so that a drop cannot take them away. */
-static bw_status permitted_parts(bw_ctx *ctx, bw_collection *c, const bw_permit *permit,
-                                 bw_partition ***out, size_t *n)
+/* The permitted classes that have a partition, by rising class id; in ctx's arena. The
+ * names lock is held; the partitions themselves are not looked at. */
+static bw_status permitted_parts(bw_ctx *ctx, const bw_collection *c,
+                                 const bw_permit *permit, bw_partition ***out, size_t *n)
 {
     size_t k = 0;
-    pthread_rwlock_rdlock(&c->engine->names);
     /* By the permit alone: the number of other partitions must not cost budget. */
-    bw_partition **parts = bw_arena_calloc(ctx, permit->n, sizeof(bw_partition *));
+    bw_partition **parts = bw_arena_alloc(ctx, permit->n * sizeof(bw_partition *));
     uint32_t at = 0; /* both lists rise, so each look-up goes on where the last one ended */
     for (size_t i = 0; parts && i < permit->n; i++) {
         at = next_part(c, at, &permit->classes[i]);
         if (at == c->nparts)
             break;
-        bw_partition *p = c->parts[at];
-        if (bw_class_id_cmp(&p->id.class_id, &permit->classes[i]) != 0)
-            continue;
-        bw_partition_acquire(p);
-        parts[k++] = p;
-        at++;
+        if (bw_class_id_cmp(&c->part_ids[at], &permit->classes[i]) == 0)
+            parts[k++] = c->parts[at++];
     }
-    pthread_rwlock_unlock(&c->engine->names);
     if (!parts)
         return BW_ENOMEM;
     *out = parts;
@@ -104,13 +100,40 @@ static bw_status permitted_parts(bw_ctx *ctx, bw_collection *c, const bw_permit 
     return BW_OK;
 }
 
-static bw_status take_snapshots(bw_ctx *ctx, bw_collection *c, bw_partition **parts,
-                                size_t n, bw_view *v)
+/* The snapshots of a view, when every partition is loaded (and, for writers, not behind):
+ * no partition has to be held. false: nothing was taken. The names lock is held. */
+static bool take_loaded(bw_collection *c, bw_partition **parts, size_t n, bool reload,
+                        bw_snapshot **list, bw_class_id *classes)
 {
-    bw_snapshot **list = bw_arena_calloc(ctx, n, sizeof(bw_snapshot *));
-    bw_class_id *classes = bw_arena_calloc(ctx, n, sizeof *classes);
-    if (!list || !classes)
-        return BW_ENOMEM;
+    size_t k = 0;
+    bool good = true;
+    pthread_rwlock_rdlock(&c->view);
+    for (; good && k < n; k++) {
+        if (k + 2 * AHEAD < n)
+            __builtin_prefetch(&parts[k + 2 * AHEAD]->current);
+        if (k + AHEAD < n)
+            __builtin_prefetch(parts[k + AHEAD]->current, 1);
+        list[k] = parts[k]->current;
+        good = list[k] && atomic_load_explicit(&parts[k]->loaded, memory_order_acquire) &&
+               !(reload && atomic_load_explicit(&parts[k]->stale, memory_order_acquire));
+        if (good)
+            bw_snapshot_acquire(list[k]);
+    }
+    pthread_rwlock_unlock(&c->view);
+    if (good) {
+        for (size_t i = 0; i < n; i++)
+            classes[i] = parts[i]->id.class_id;
+        return true;
+    }
+    for (size_t i = 0; i + 1 < k; i++)
+        bw_snapshot_release(list[i]);
+    return false;
+}
+
+static bw_status take_snapshots(bw_ctx *ctx, bw_collection *c, bw_partition **parts,
+                                size_t n, bw_snapshot **list, bw_class_id *classes,
+                                bw_view *v)
+{
     bool gone = false;
     size_t k = 0;
     pthread_rwlock_rdlock(&c->view);
@@ -124,13 +147,31 @@ static bw_status take_snapshots(bw_ctx *ctx, bw_collection *c, bw_partition **pa
         classes[k] = parts[k]->id.class_id;
     }
     pthread_rwlock_unlock(&c->view);
-    v->parts = list;
-    v->classes = classes;
     v->nparts = k;
     if (!gone)
         return BW_OK;
     bw_view_close(v);
     return bw_fail(ctx, BW_ENOTFOUND, "the collection was removed");
+}
+
+/* The same when some are to be loaded first; each partition is held meanwhile, so that a
+ * drop cannot take it away. */
+static bw_status load_and_take(bw_ctx *ctx, bw_collection *c, bw_partition **parts,
+                               size_t n, bool reload, bw_snapshot **list,
+                               bw_class_id *classes, bw_view *v)
+{
+    bw_status st = BW_OK;
+    for (size_t i = 0; st == BW_OK && i < n; i++) {
+        if (!atomic_load_explicit(&parts[i]->loaded, memory_order_acquire))
+            st = bw_collection__load(ctx, c, parts[i], false);
+        else if (reload && atomic_load_explicit(&parts[i]->stale, memory_order_acquire))
+            st = bw_collection__load(ctx, c, parts[i], true);
+    }
+    if (st == BW_OK)
+        st = take_snapshots(ctx, c, parts, n, list, classes, v);
+    for (size_t i = 0; i < n; i++)
+        bw_partition_release(parts[i]);
+    return st;
 }
 
 bw_status bw_collection__view(bw_ctx *ctx, bw_collection *c, const bw_permit *permit,
@@ -140,15 +181,27 @@ bw_status bw_collection__view(bw_ctx *ctx, bw_collection *c, const bw_permit *pe
     bw_partition **parts = NULL;
     size_t n = 0;
     bw_view v = {.now_ns = now_ns};
+    bool taken = false;
+    bw_snapshot **list = NULL;
+    bw_class_id *classes = NULL;
+    pthread_rwlock_rdlock(&e->names);
     bw_status st = permitted_parts(ctx, c, permit, &parts, &n);
-    for (size_t i = 0; st == BW_OK && i < n; i++) {
-        if (!atomic_load_explicit(&parts[i]->loaded, memory_order_acquire))
-            st = bw_collection__load(ctx, c, parts[i], false);
-        else if (reload && atomic_load_explicit(&parts[i]->stale, memory_order_acquire))
-            st = bw_collection__load(ctx, c, parts[i], true);
+    if (st == BW_OK) {
+        list = bw_arena_alloc(ctx, n * sizeof(bw_snapshot *));
+        v.parts = list;
+        classes = bw_arena_alloc(ctx, n * sizeof *classes);
+        v.classes = classes;
+        st = list && classes ? BW_OK : BW_ENOMEM;
+        if (st == BW_OK)
+            taken = take_loaded(c, parts, n, reload, list, classes);
     }
-    if (st == BW_OK)
-        st = take_snapshots(ctx, c, parts, n, &v);
+    for (size_t i = 0; st == BW_OK && !taken && i < n; i++)
+        bw_partition_acquire(parts[i]);
+    pthread_rwlock_unlock(&e->names);
+    if (taken)
+        v.nparts = n;
+    else if (st == BW_OK)
+        st = load_and_take(ctx, c, parts, n, reload, list, classes, &v);
     if (st == BW_OK) {
         pthread_rwlock_rdlock(&e->names);
         st = bw_collection__copy_info(ctx, c, &v.info);
@@ -156,8 +209,6 @@ bw_status bw_collection__view(bw_ctx *ctx, bw_collection *c, const bw_permit *pe
         if (st != BW_OK)
             bw_view_close(&v);
     }
-    for (size_t i = 0; i < n; i++)
-        bw_partition_release(parts[i]);
     if (st == BW_OK)
         *out = v;
     return st;
@@ -177,7 +228,10 @@ bw_status bw_view_open(bw_ctx *ctx, bw_engine *e, bw_str tenant, bw_str name,
 
 void bw_view_close(bw_view *view)
 {
-    for (size_t i = 0; i < view->nparts; i++)
+    for (size_t i = 0; i < view->nparts; i++) {
+        if (i + AHEAD < view->nparts)
+            __builtin_prefetch(view->parts[i + AHEAD], 1);
         bw_snapshot_release(view->parts[i]);
+    }
     view->nparts = 0;
 }

@@ -66,12 +66,21 @@ typedef struct bw_id_list { /* living rows in id order */
     uint32_t rows[];
 } bw_id_list;
 
-struct bw_snapshot {
+enum { BW_SMALL_ROWS = 64 }; /* one word of a bitmap */
+
+struct bw_snapshot { /* begins a cache line; the first is all that small.c reads */
     atomic_uint refs;
+    uint32_t nrows, nlive;
+    uint32_t small_rows; /* > 0: nrows, all in one block of vector 0, and these are set: */
+    const void *small_data;
+    const bw_point_id *small_ids;
+    uint64_t small_live;
+    uint64_t marks[2]; /* a bit each of every id's hash; many rows: all set */
+    const float *small_scales; /* int8 */
     bw_partition *part;
     bw_gen *gen;
     bw_part_state state;
-    uint32_t nrows, nlive, grow_live;
+    uint32_t grow_live;
     bool can_expire;                 /* some row has an expiry */
     uint64_t text_docs, text_tokens; /* of the living rows */
     bw_bitmap live;                  /* nrows bits */
@@ -86,6 +95,7 @@ struct bw_snapshot {
     bw_id_list *older;           /* an earlier snapshot's of this generation, or NULL */
 };
 
+void bw_snapshot_set_small(bw_snapshot *s); /* complete, before anyone else sees it */
 void bw_snapshot_acquire(bw_snapshot *s);
 void bw_snapshot_release(bw_snapshot *s); /* NULL is accepted */
 /* Empty, with room for nsegs segments and one more. NULL: no memory. */

@@ -80,7 +80,7 @@ bw_status bw_partition_create(bw_ctx *ctx, bw_partition *p)
         if (st != BW_OK)
             return st;
     }
-    return bw_partfile_create(ctx, p->path, &p->id, &p->env->health);
+    return bw_partfile_create(ctx, p->path, &p->id, p->env->null_sync, &p->env->health);
 }
 
 bw_status bw_partition_remove_files(bw_ctx *ctx, const char *dir, uint64_t number)

@@ -94,6 +94,23 @@ BW_MUST_USE bw_status bw_snapshot_search_many(bw_ctx *ctx, const bw_snapshot *s,
                                               size_t nq);
 BW_MUST_USE bw_status bw_snapshot_search_dense(bw_ctx *ctx, const bw_snapshot *s, const float *query,
                                                const bw_search_params *p, bw_topk *out, bw_search_trace *trace);
+/* Very small partitions (small.c): one pass of some searches for vector 0 over many of
+ * them. Only for searches that may look at every living row. */
+typedef struct bw_small_pass {
+    bw_metric metric;
+    bw_dtype dtype;
+    size_t dim, row_bytes;
+    struct bw_scan_query *qs; /* query and out are the caller's, `allowed` is set here */
+    size_t nq;
+} bw_small_pass;
+void bw_small_pass_init(bw_small_pass *p, const bw_vector_spec *spec, struct bw_scan_query *qs, size_t nq);
+/* How many rows were looked at; 0: nothing was done, bw_snapshot_search_many has to. */
+size_t bw_snapshot_search_small(const bw_snapshot *s, bw_small_pass *p, uint32_t part);
+/* Asks memory for what the next calls will read: some partitions ahead, then fewer. */
+void bw_snapshot_ahead(const bw_snapshot *s);
+void bw_snapshot_rows_ahead(const bw_snapshot *s, const bw_small_pass *p);
+/* The first of hashes[from …] whose id may be a row; n: none. */
+size_t bw_snapshot_may_hold(const bw_snapshot *s, const uint32_t *hashes, size_t n, size_t from);
 /* Permitted rows from which on a search need not be exact (index/choose.h). */
 uint32_t bw_snapshot_exact_rows(const bw_snapshot *s);
 bool bw_snapshot_has_graph(const bw_snapshot *s, uint32_t vec); /* one that serves */

@@ -463,6 +463,8 @@ uint32_t bw_snapshot_exact_rows(const bw_snapshot *s)
 
 bool bw_snapshot_has_graph(const bw_snapshot *s, uint32_t vec)
 {
+    if (s->small_rows > 0 && vec == 0)
+        return false; /* without a look at its blocks */
     for (uint32_t i = 0; i < s->vecs[vec].n; i++)
         if (s->vecs[vec].items[i].n > 0 && graph_of(s, &s->vecs[vec].items[i]))
             return true;

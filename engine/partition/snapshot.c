@@ -36,7 +36,7 @@ void bw_snapshot_release(bw_snapshot *s)
     bw_bitmap_free(&s->live);
     bw_gen_release(s->gen);
     bw_partition_release(s->part);
-    bw_free(s);
+    bw_free_vectors(s);
 }
 
 bw_status bw_block_list_put(bw_ctx *ctx, bw_block_list *l, bw_block_ref ref)
@@ -58,7 +58,7 @@ bw_status bw_block_list_put(bw_ctx *ctx, bw_block_list *l, bw_block_ref ref)
 bw_snapshot *bw_snapshot_new(bw_partition *p, bw_gen *gen, uint32_t nrows,
                              uint32_t nsegs)
 {
-    bw_snapshot *s = bw_calloc(1, sizeof *s);
+    bw_snapshot *s = bw_alloc_vectors(sizeof *s); /* zeroed, on a line of its own */
     if (!s)
         return NULL;
     atomic_init(&s->refs, 1);

@@ -207,6 +207,7 @@ void bw_partition_abort(bw_prepared *w)
 bw_snapshot *bw_partition_set(bw_partition *p, bw_snapshot *s)
 {
     bw_snapshot *old = p->current;
+    bw_snapshot_set_small(s);
     p->current = s;
     atomic_store_explicit(&p->loaded, true, memory_order_release);
     return old;

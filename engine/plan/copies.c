@@ -8,6 +8,7 @@
  * copy is the whole shadow (a bitmap for each partition) made and the search run again.
  * Each query of a batch does so for itself: its bits cannot depend on its company.
  * The shadow is one pass over all visible ids with a hash table, lowest class first. */
+#include "../partition/rows.h"
 #include "plan.h"
 
 typedef struct id_slot { /* empty: part == UINT32_MAX */
@@ -47,6 +48,32 @@ static bool in_lower(const bw_plan *p, size_t part, const bw_point_id *id)
             return true;
     }
     return false;
+}
+
+/* Whether an item's id is visible in a partition below its own. Partition by partition:
+ * most say at the first line that they hold none of the ids. */
+static bw_status any_in_lower(bw_plan *p, const bw_scored *items, size_t n, bool *out)
+{
+    const bw_view *v = p->view;
+    uint32_t *hashes = bw_arena_alloc(p->ctx, n * sizeof *hashes);
+    size_t end = 0;
+    if (!hashes)
+        return BW_ENOMEM;
+    for (size_t j = 0; j < n; j++) {
+        hashes[j] = bw_id_hash(&items[j].id);
+        end = items[j].part > end ? items[j].part : end;
+    }
+    for (size_t i = 0; i < end && !*out; i++) {
+        if (i + 8 < end)
+            bw_snapshot_ahead(v->parts[i + 8]);
+        for (size_t j = bw_snapshot_may_hold(v->parts[i], hashes, n, 0); j < n && !*out;
+             j = bw_snapshot_may_hold(v->parts[i], hashes, n, j + 1)) {
+            uint32_t row;
+            *out = items[j].part > i && bw_snapshot_find(v->parts[i], &items[j].id, &row) &&
+                   bw_plan_row_visible(p, i, row);
+        }
+    }
+    return BW_OK;
 }
 
 /* True when the id was there already, else takes the slot. */
@@ -119,15 +146,14 @@ bw_status bw_plan_has_copies(bw_plan *p, const bw_scored *items, size_t n, bool 
     size_t finds = 0;
     for (size_t i = 0; i < n; i++)
         finds += items[i].part;
-    if (finds > p->nrows + 1024) { /* the whole shadow is cheaper */
+    size_t rows = p->nrows / p->view->nparts <= 64 ? 8 * p->nrows : p->nrows;
+    if (finds > rows + 1024) { /* the whole shadow is cheaper */
         bw_status st = bw_plan_shadow(p);
         for (size_t i = 0; st == BW_OK && i < n && !*out; i++)
             *out = bw_bitmap_get(&p->shadow[items[i].part], items[i].row);
         return st;
     }
-    for (size_t i = 0; i < n && !*out; i++)
-        *out = in_lower(p, items[i].part, &items[i].id);
-    return BW_OK;
+    return any_in_lower(p, items, n, out);
 }
 
 bw_status bw_plan_drop_copies(bw_plan *p, size_t part, bw_bitmap *rows)

@@ -5,7 +5,10 @@
 #include "../kernels/kernels.h"
 #include "explain.h"
 #include "plan.h"
+#include "../kernels/scan.h"
 #include <math.h>
+
+enum { SMALL_AHEAD = 3 }; /* partitions: 1 to 6 took the same time */
 
 /* ---- vectors ---- */
 
@@ -299,6 +302,44 @@ static bw_status search_part(bw_plan *p, job *jobs, size_t n, uint32_t vec, size
     return st;
 }
 
+/* Nothing but the rows' own life decides what these searches may look at. */
+static bool see_all(const job *jobs, size_t n, uint32_t vec, bool shadowed)
+{
+    for (size_t i = 0; i < n; i++) {
+        const bw_scope *s = jobs[i].leaf->scope;
+        if (s->filtered || s->within || s->nexclude > 0 || s->trace || jobs[i].query.sparse)
+            return false;
+    }
+    return vec == 0 && !shadowed;
+}
+
+static bw_status small_pass(bw_plan *p, job *jobs, size_t n, bw_small_pass *out)
+{
+    bw_scan_query *qs = bw_arena_calloc(p->ctx, n, sizeof *qs);
+    size_t m = 0;
+    if (!qs)
+        return BW_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        if (jobs[i].leaf->k > 0)
+            qs[m++] = (bw_scan_query){jobs[i].query.values, NULL, &jobs[i].heap};
+    bw_small_pass_init(out, &p->view->info.vectors[0], qs, m);
+    return BW_OK;
+}
+
+/* Whether partition i is one of few rows and done with; asks for what the next ones
+ * need. *rows: since the last look at the deadline. */
+static bool search_if_small(const bw_plan *p, size_t i, bw_small_pass *pass, size_t *rows)
+{
+    const bw_view *v = p->view;
+    if (i + 2 * SMALL_AHEAD < v->nparts)
+        bw_snapshot_ahead(v->parts[i + 2 * SMALL_AHEAD]);
+    if (i + SMALL_AHEAD < v->nparts)
+        bw_snapshot_rows_ahead(v->parts[i + SMALL_AHEAD], pass);
+    size_t did = bw_snapshot_search_small(v->parts[i], pass, (uint32_t)i);
+    *rows += did;
+    return did > 0;
+}
+
 static bw_status search_all(bw_plan *p, job *jobs, size_t n, uint32_t vec,
                             bool shadowed)
 {
@@ -309,7 +350,19 @@ static bw_status search_all(bw_plan *p, job *jobs, size_t n, uint32_t vec,
         if (!spec->sparse)
             st = count_permitted(p, &jobs[i], vec, shadowed);
     }
+    bw_small_pass small;
+    bool all = st == BW_OK && see_all(jobs, n, vec, shadowed);
+    size_t rows = 0;
+    if (all)
+        st = small_pass(p, jobs, n, &small);
     for (size_t i = 0; st == BW_OK && i < p->view->nparts; i++) {
+        if (all && search_if_small(p, i, &small, &rows)) {
+            if (rows >= BW_PLAN_CHECK_ROWS) {
+                rows = 0;
+                st = bw_ctx_check(p->ctx);
+            }
+            continue;
+        }
         for (size_t k = 0; st == BW_OK && k < n; k++)
             st = bw_scope_prepare(p, jobs[k].leaf->scope, i);
         if (st != BW_OK)
@@ -322,6 +375,8 @@ static bw_status search_all(bw_plan *p, job *jobs, size_t n, uint32_t vec,
             return st;
         bw_arena_release(p->ctx, mark);
     }
+    if (st == BW_OK && rows > 0)
+        st = bw_ctx_check(p->ctx);
     for (size_t i = 0; st == BW_OK && i < n; i++)
         st = bw_list_of_topk(p, &jobs[i].heap,
                              !spec->sparse && bw_score_falls(spec->metric),

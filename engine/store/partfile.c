@@ -108,7 +108,7 @@ static bw_status write_identity(bw_ctx *ctx, bw_db *db, const bw_partfile_id *id
 }
 
 bw_status bw_partfile_create(bw_ctx *ctx, const char *path, const bw_partfile_id *id,
-                             bw_health *health)
+                             bool null_sync, bw_health *health)
 {
     bw_db_options o = options(path, true, health);
     o.create = true;
@@ -123,7 +123,7 @@ bw_status bw_partfile_create(bw_ctx *ctx, const char *path, const bw_partfile_id
         rc = BW_ENOMEM;
     if (rc == BW_OK && bw_fs_exists(wal))
         rc = bw_fail(ctx, BW_EIO, "store: a new file could not be completed");
-    return rc == BW_OK ? bw_fs_sync_file(ctx, path) : rc;
+    return rc == BW_OK && !null_sync ? bw_fs_sync_file(ctx, path) : rc;
 }
 
 static bw_status check_identity(bw_ctx *ctx, bw_db *db, const bw_partfile_id *id)

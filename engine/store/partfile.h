@@ -48,10 +48,11 @@ typedef struct bw_partfile_id {
 } bw_partfile_id;
 
 /* Makes, syncs and closes a new file with its empty tables. Nothing is in it that could
- * be lost, so it is written without syncs and synced once; its folder is the caller's.
+ * be lost, so it is written without syncs and synced once (null_sync: not even that); its folder is the caller's.
  */
 BW_MUST_USE bw_status bw_partfile_create(bw_ctx *ctx, const char *path,
-                                         const bw_partfile_id *id, bw_health *health);
+                                         const bw_partfile_id *id, bool null_sync,
+                                         bw_health *health);
 /* check: look through the pages (after an unclean start). BW_ECORRUPT also for a file
  * that is another partition's. */
 BW_MUST_USE bw_status bw_partfile_open(bw_ctx *ctx, const char *path,

@@ -38,11 +38,12 @@ static int remove_one(const char *path, const struct stat *st, int flag,
 
 static void fill(cell *c, rnd *r)
 {
-    bw_access access = {c->permit, c->permit, c->permit, c->permit};
     float *values = bw_alloc(c->dim * sizeof *values * c->each);
     bw_point *points = bw_calloc(c->each, sizeof *points);
     bw_vector *vectors = bw_calloc(c->each, sizeof *vectors);
     for (size_t k = 0; k < c->nclasses; k++) {
+        bw_permit one = {&c->classes[k], 1}; /* with all, every write would view all */
+        bw_access access = {one, one, one, one};
         for (size_t i = 0; i < c->each; i++) {
             float *v = values + i * c->dim;
             for (uint32_t d = 0; d < c->dim; d++)
@@ -108,6 +109,14 @@ static void measure(cell *c, rnd *r, int rounds)
                   .limit = 10,
                   .target = {.vector = {BW_STR(""), v, NULL, c->dim, false}}};
     run_query(c, "nearest", &q, rounds);
+    bw_class_id *some = bw_calloc(c->nclasses / 10 + 1, sizeof *some);
+    bw_permit tenth = {some, 0};
+    for (size_t i = 0; i < c->nclasses; i += 10)
+        some[tenth.n++] = c->classes[i];
+    c->read.permit = &tenth;
+    run_query(c, "nearest, a tenth permitted", &q, rounds);
+    c->read.permit = &c->permit;
+    bw_free(some);
     q.filter = &filter;
     run_query(c, "nearest, filter by scan", &q, rounds);
     q = (bw_query){.kind = BW_QUERY_NONE, .limit = 10};

@@ -31,7 +31,7 @@ static int setup(void **state)
     (void)snprintf(f->dir, sizeof f->dir, "/tmp/bw-sql-XXXXXX");
     assert_non_null(mkdtemp(f->dir));
     (void)snprintf(f->path, sizeof f->path, "%s/7.db", f->dir);
-    assert_int_equal(bw_partfile_create(f->ctx, f->path, &ident, &f->health), BW_OK);
+    assert_int_equal(bw_partfile_create(f->ctx, f->path, &ident, false, &f->health), BW_OK);
     assert_int_equal(
         bw_partfile_open(f->ctx, f->path, &ident, false, false, &f->health, &f->db),
         BW_OK);
