@@ -104,6 +104,13 @@ static uint32_t hop_lines(const pass *b)
     return 2 + 16 * ((dim * (uint32_t)sizeof(float) + 63) / 64);
 }
 
+/* Rows on file make codes the cheaper way. Where they lie hangs on what else the cell
+ * holds, so a search that tells of its work is planned as the collection is set up. */
+static bool counts_as_on_file(const pass *b, const ask *a)
+{
+    return a->q->trace ? b->s->part->specs[a->q->p->vec].on_disk : !b->rows.data;
+}
+
 static void choose(const pass *b, ask *a)
 {
     const bw_search_params *p = a->q->p;
@@ -116,7 +123,7 @@ static void choose(const pass *b, ask *a)
                              .dim = b->rows.dim,
                              .dtype = b->rows.dtype,
                              .codes = b->r->b->m->codes != NULL,
-                             .on_file = !b->rows.data,
+                             .on_file = counts_as_on_file(b, a),
                              .chained = a->q->out->n >= a->q->out->k};
     bool may = b->graph && bw_choose_approximate(&whole, &a->recall);
     if (may)
