@@ -81,7 +81,7 @@ static bw_status seal_part(bw_ctx *ctx, bw_collection *c, bw_partition *p)
         if (st != BW_OK || no == 0)
             return st;
         st = step(ctx, c, p, draft_adopt, &no, &s);
-        if (st != BW_ENOTFOUND || p->dropped) {
+        if (st != BW_ECONFLICT) {
             if (st == BW_OK)
                 bw_snapshot_release(s);
             return st;

@@ -249,7 +249,7 @@ BW_MUST_USE bw_status bw_partition_seal_all(bw_ctx *ctx, const bw_snapshot *cur,
                                             bw_prepared *w, uint32_t *no, bool *changed);
 /* Waits for its graph, without any lock. */
 BW_MUST_USE bw_status bw_snapshot_wait(bw_ctx *ctx, const bw_snapshot *s, uint32_t no);
-/* Drafts its adoption. BW_ENOTFOUND: it was given up for another. *changed as above. */
+/* Drafts its adoption. BW_ECONFLICT: it was given up for another. *changed as above. */
 BW_MUST_USE bw_status bw_partition_adopt_now(bw_ctx *ctx, const bw_snapshot *cur,
                                              bw_prepared *w, uint32_t no, bool *changed);
 

@@ -331,7 +331,7 @@ bw_status bw_partition_adopt_now(bw_ctx *ctx, const bw_snapshot *cur, bw_prepare
     if (i >= 0 && cur->segs[i].p.adopted)
         return BW_OK;
     if (i < 0 && m < 0)
-        return bw_fail(ctx, BW_ENOTFOUND, "the segment was given up for another");
+        return bw_fail(ctx, BW_ECONFLICT, "the segment was given up for another");
     bw_status st = draft_alone(ctx, cur, w);
     if (st == BW_OK)
         st = m >= 0 ? bw_merge_adopt(ctx, w, (uint32_t)m) : adopt_segment(ctx, w, i);
