@@ -308,6 +308,18 @@ static inline float limit_of(const walker *t)
     return (t->kept < w->bound ? t->kept : w->bound) * (1 + w->slack);
 }
 
+/* The same for what enters the beam. Before there are rank visited ones, twice as many
+ * estimates (a node may be among them several times) say where the end will be about;
+ * without that the first hops flood the beam with what is never looked at. */
+static inline float lanes_limit(const walker *t)
+{
+    const bw_graph_walk *w = t->w;
+    const size_t far = 2 * w->rank;
+    if (w->nseen >= w->rank || t->beam.n < far || !(w->slack < INFINITY))
+        return limit_of(t);
+    return key_distance(t->beam.keys[far - 1]) * (1 + w->slack);
+}
+
 static inline void visit(walker *t, uint32_t node)
 {
     const bw_graph *g = t->g;
@@ -322,7 +334,7 @@ static inline void visit(walker *t, uint32_t node)
         keep_best(t, d, node);
     if (d > t->kept * (1 + t->w->narrow))
         return;
-    const float limit = limit_of(t);
+    const float limit = lanes_limit(t);
     for (uint32_t block = 0; block < g->row.R / BW_FASTSCAN_LANES; block++) {
         const float worst = t->beam.worst < limit ? t->beam.worst : limit;
         uint32_t lanes = bw_rabitq_estimate(t->k, &g->row, &s->query, row, block, d,
@@ -390,6 +402,8 @@ void bw_graph__walk(const bw_graph *g, bw_graph_scratch *s, bw_graph_walk *w)
     w->nseen = w->nbest = 0;
     w->spent = false;
     enter(&t);
+    if (t.beam.n > 0)
+        prefetch_row(g, key_node(t.beam.keys[0]), true);
     while (t.beam.next < t.beam.n) {
         const uint64_t key = t.beam.keys[t.beam.next];
         if (key_distance(key) > limit_of(&t))
@@ -563,6 +577,7 @@ static bw_status walk_and_score(bw_ctx *ctx, const bw_graph *g, bw_graph_scratch
     /* A beam full of few nodes, several times each, ends early: once more with more. */
     while (w.nbest < k && !w.spent && 2 * w.ef <= scratch->ef_cap) {
         w.ef *= 2;
+        w.slack = w.narrow = INFINITY;
         bw_graph__walk(g, scratch, &w);
         hops += w.nseen;
     }
