@@ -5,7 +5,13 @@
 #include "engine_impl.h"
 #include "partition/partition.h"
 
-enum { AHEAD = 8 }; /* partitions of the view whose memory is asked for before its turn */
+enum {
+    AHEAD = 8, /* partitions of the view whose memory is asked for before its turn */
+    /* What a brief attempt may look at: walks over a view's rows or partitions that do not
+     * look at the time are this long at most. */
+    BRIEF_ROWS = 1 << 18,
+    BRIEF_PARTS = 1 << 10
+};
 
 bw_status bw_collection__load(bw_ctx *ctx, bw_collection *c, bw_partition *p,
                               bool reload)
@@ -130,6 +136,14 @@ static bool take_loaded(bw_collection *c, bw_partition **parts, size_t n, bool r
     return false;
 }
 
+static bw_status check_size(bw_ctx *ctx, const bw_view *v)
+{
+    uint64_t rows = 0;
+    for (size_t i = 0; i < v->nparts && i <= BRIEF_PARTS; i++)
+        rows += v->parts[i]->nrows;
+    return rows > BRIEF_ROWS || v->nparts > BRIEF_PARTS ? bw_ctx_may_wait(ctx) : BW_OK;
+}
+
 static bw_status take_snapshots(bw_ctx *ctx, bw_collection *c, bw_partition **parts,
                                 size_t n, bw_snapshot **list, bw_class_id *classes,
                                 bw_view *v)
@@ -160,7 +174,7 @@ static bw_status load_and_take(bw_ctx *ctx, bw_collection *c, bw_partition **par
                                size_t n, bool reload, bw_snapshot **list,
                                bw_class_id *classes, bw_view *v)
 {
-    bw_status st = BW_OK;
+    bw_status st = bw_ctx_may_wait(ctx);
     for (size_t i = 0; st == BW_OK && i < n; i++) {
         if (!atomic_load_explicit(&parts[i]->loaded, memory_order_acquire))
             st = bw_collection__load(ctx, c, parts[i], false);
@@ -206,6 +220,8 @@ bw_status bw_collection__view(bw_ctx *ctx, bw_collection *c, const bw_permit *pe
         pthread_rwlock_rdlock(&e->names);
         st = bw_collection__copy_info(ctx, c, &v.info);
         pthread_rwlock_unlock(&e->names);
+        if (st == BW_OK)
+            st = check_size(ctx, &v);
         if (st != BW_OK)
             bw_view_close(&v);
     }

@@ -53,8 +53,9 @@ static const setting settings[] = {
      "Addresses of the TLS-ending proxies in front of a cell without TLS. Beyond "
      "loopback\n"
      "connections from other addresses are closed. No header of theirs is trusted."},
-    {"server.io_threads", SET_U64, AT(io_threads), "2", 1, 64,
-     "Threads that read and write sockets."},
+    {"server.io_threads", SET_U64, AT(io_threads), "0", 0, 64,
+     "Threads that read and write sockets, and answer short questions where they read\n"
+     "them; 0 = as many as processors, at least 2."},
     {"server.workers", SET_U64, AT(workers), "0", 0, 256,
      "Threads that run requests; 0 = twice the processors, at least 4."},
     {"server.connections", SET_U64, AT(connections), "1024", 8, 60000,

@@ -5,6 +5,7 @@
  * (engine/partition/pool.c). */
 #include "server.h"
 #include <sys/resource.h>
+#include <unistd.h>
 
 enum {
     SLACK_SHARE = 4, /* of the connections */
@@ -15,7 +16,8 @@ enum {
     CONNECTIONS_MIN = 8, /* as in config.c */
     FIXED = 24,          /* log, locks, catalogue, folders that are synced */
     FIXED_IO = 2,        /* an I/O thread's epoll and eventfd */
-    COMFORT = 256
+    COMFORT = 256,
+    IO_THREADS_MAX = 64 /* as in config.c */
 };
 
 uint64_t bw_conn_slack(const bw_config *c)
@@ -24,18 +26,26 @@ uint64_t bw_conn_slack(const bw_config *c)
     return slack < SLACK_MIN ? SLACK_MIN : slack < SLACK_MAX ? slack : SLACK_MAX;
 }
 
+uint64_t bw_io_threads(const bw_config *c)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    if (c->io_threads > 0)
+        return c->io_threads;
+    return cpus < 2 ? 2 : cpus < IO_THREADS_MAX ? (uint64_t)cpus : IO_THREADS_MAX;
+}
+
 static uint64_t connection_files(const bw_config *c)
 {
-    return c->connections + bw_conn_slack(c) * c->io_threads;
+    return c->connections + bw_conn_slack(c) * bw_io_threads(c);
 }
 
 bw_status bw_descriptors_fit(bw_ctx *ctx, bw_config *c)
 {
     struct rlimit rl;
-    uint64_t fixed = FIXED + FIXED_IO * c->io_threads;
+    uint64_t fixed = FIXED + FIXED_IO * bw_io_threads(c);
     uint64_t want =
         connection_files(c) + c->open_partitions * PARTITION_FILES + COMFORT;
-    uint64_t least = fixed + CONNECTIONS_MIN + SLACK_MIN * c->io_threads +
+    uint64_t least = fixed + CONNECTIONS_MIN + SLACK_MIN * bw_io_threads(c) +
                      PARTITIONS_MIN * PARTITION_FILES;
     if (getrlimit(RLIMIT_NOFILE, &rl) != 0 || rl.rlim_cur >= want)
         return BW_OK;
@@ -47,7 +57,7 @@ bw_status bw_descriptors_fit(bw_ctx *ctx, bw_config *c)
                        "the limit on open files is %llu; at least %llu are needed",
                        (unsigned long long)rl.rlim_cur, (unsigned long long)least);
     uint64_t rest = rl.rlim_cur - fixed;
-    uint64_t connections = rest / 2 * SLACK_SHARE / (SLACK_SHARE + c->io_threads);
+    uint64_t connections = rest / 2 * SLACK_SHARE / (SLACK_SHARE + bw_io_threads(c));
     if (connections < CONNECTIONS_MIN)
         connections = CONNECTIONS_MIN;
     if (connections < c->connections)

@@ -30,15 +30,14 @@ bool bw_gate_is_open(const bw_server *s, bw_str method, bw_str path)
     return false;
 }
 
-bool bw_gate_may_write(const bw_server *s, bw_str method, bw_str path)
+bw_gate_work bw_gate_work_of(const bw_server *s, bw_str method, bw_str path)
 {
     bw_uri_path p = {.n = 0};
     bw_str args[4], rest = path;
     size_t nargs, prefix = s->config.prefix.len;
-    if (bw_str_is(method, "GET"))
-        return false;
+    bool get = bw_str_is(method, "GET");
     if (rest.len < prefix || memchr(rest.ptr, '%', rest.len))
-        return true;
+        return get ? BW_WORK_READ : BW_WORK_WRITE;
     rest = (bw_str){rest.ptr + prefix, rest.len - prefix};
     while (rest.len > 1 && p.n < BW_URI_SEGMENTS_MAX) { /* "/a/b/": a and b, as they are */
         const char *slash = memchr(rest.ptr + 1, '/', rest.len - 1);
@@ -47,7 +46,9 @@ bool bw_gate_may_write(const bw_server *s, bw_str method, bw_str path)
         rest = (bw_str){rest.ptr + n, rest.len - n};
     }
     const bw_route *r = bw_route_find(s->tables, method, &p, args, &nargs);
-    return !r || r->write;
+    if (!r)
+        return get ? BW_WORK_READ : BW_WORK_WRITE;
+    return r->write ? BW_WORK_WRITE : r->brief ? BW_WORK_BRIEF : BW_WORK_READ;
 }
 
 static void plain(bw_response *out, int status, const char *text)
@@ -290,7 +291,9 @@ static bw_status begin(gate_request *g)
 {
     if (!g->pub.route->write)
         return bw_audit_ready(g->pub.ctx, g->pub.server->audit);
-    bw_status s = bw_audit_reserve(g->pub.ctx, g->pub.server->audit);
+    bw_status s = bw_ctx_may_wait(g->pub.ctx);
+    if (s == BW_OK)
+        s = bw_audit_reserve(g->pub.ctx, g->pub.server->audit);
     g->record.event = "begin";
     if (s == BW_OK)
         s = bw_audit_write(g->pub.ctx, g->pub.server->audit, &g->record, false);
@@ -328,6 +331,9 @@ static bw_status close_record(gate_request *g, const bw_response *out)
     bool denial =
         status == 401 || status == 403 || status == 451 || g->record.ndenials > 0;
     bool write = r->route && r->route->write;
+    bw_status s = write || denial ? bw_ctx_may_wait(r->ctx) : BW_OK;
+    if (s != BW_OK)
+        return s;
     if (denial)
         atomic_fetch_add_explicit(&r->server->counters.denied, 1, memory_order_relaxed);
     if (r->route && r->route->access == BW_ROUTE_OPEN)
@@ -337,11 +343,12 @@ static bw_status close_record(gate_request *g, const bw_response *out)
         bw_authority_version(r->server->authority) != g->record.policy_version)
         in_force(r->server, r->ctx, &g->record.policy_version_end,
                  &g->record.policy_digest_end, &g->record.facts_digest_end);
-    bw_status s = bw_gate__name_classes(g);
+    s = bw_gate__name_classes(g);
     return s != BW_OK ? s : bw_audit_write(r->ctx, r->server->audit, &g->record, write || denial);
 }
 
-void bw_gate_serve(bw_server *s, const bw_gate_input *in, bw_response *out)
+/* False: a brief attempt was cut, and nothing is recorded. */
+static bool serve(bw_server *s, const bw_gate_input *in, bw_response *out)
 {
     gate_request g;
     int http = 0;
@@ -365,10 +372,14 @@ void bw_gate_serve(bw_server *s, const bw_gate_input *in, bw_response *out)
         st = g.pub.route->handler(&g.pub, out);
     if (st == BW_OK && out->body.failed)
         st = bw_fail_nomem(in->ctx);
-    if (st != BW_OK)
+    bool whole = !bw_ctx_was_cut(in->ctx);
+    if (st != BW_OK && whole)
         answer_failure(&g, in, out, st, http);
-    st = close_record(&g, out);
-    if (st != BW_OK) { /* no entry, no service */
+    if (whole) {
+        st = close_record(&g, out);
+        whole = !bw_ctx_was_cut(in->ctx);
+    }
+    if (st != BW_OK && whole) { /* no entry, no service */
         atomic_fetch_add_explicit(&s->counters.audit_failures, 1, memory_order_relaxed);
         http = st == BW_ENOSPACE ? 507 : 503;
         bw_error_response(out,
@@ -377,6 +388,28 @@ void bw_gate_serve(bw_server *s, const bw_gate_input *in, bw_response *out)
         out->nheaders = 0;
     }
     bw_gate__clear(&g);
+    return whole;
+}
+
+void bw_gate_serve(bw_server *s, const bw_gate_input *in, bw_response *out)
+{
+    bw_require(serve(s, in, out));
+}
+
+bool bw_gate_serve_brief(bw_server *s, const bw_gate_input *in, uint64_t until_ns,
+                         bw_response *out)
+{
+    bw_arena_mark mark = bw_arena_mark_get(in->ctx);
+    bw_ctx_set_brief(in->ctx, until_ns);
+    bool whole = serve(s, in, out);
+    bw_ctx_set_brief(in->ctx, 0);
+    if (whole)
+        return true;
+    bw_buf_clear(&out->body);
+    *out = (bw_response){.status = 0};
+    bw_ctx_set_deadline(in->ctx, 0);
+    bw_arena_release(in->ctx, mark);
+    return false;
 }
 
 const bw_param *bw_request_param(const bw_request *r, const char *name)

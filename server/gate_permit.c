@@ -201,7 +201,9 @@ static bw_status class_text_load(bw_request *r, const bw_class_id *id, bw_str *o
     bw_server *s = r->server;
     bw_str text, *kept;
     bool fresh = false;
-    bw_status st = bw_class_get(r->ctx, s->engine, id, &text);
+    bw_status st = bw_ctx_may_wait(r->ctx); /* the catalogue's file */
+    if (st == BW_OK)
+        st = bw_class_get(r->ctx, s->engine, id, &text);
     if (st != BW_OK)
         return st;
     kept = bw_alloc(sizeof *kept + text.len + 1);
@@ -306,8 +308,10 @@ static bw_status directory_list(void *user, bw_ctx *ctx, const bw_class_id **cla
     const directory *d = user;
     bw_server *s = d->r->server;
     static_assert(BW_LIST_DIGEST == 16, "the name that a set carries");
-    bw_status st = bw_collection_classes(ctx, s->engine, d->info->tenant, d->info->name,
-                                         classes, n, version);
+    bw_status st = bw_ctx_may_wait(ctx); /* a new list is written */
+    if (st == BW_OK)
+        st = bw_collection_classes(ctx, s->engine, d->info->tenant, d->info->name,
+                                   classes, n, version);
     return st == BW_OK ? bw_register_list(ctx, s->classes, d->info->uid, *version,
                                           *classes, *n, listed_text, d->r, name)
                        : st;

@@ -70,6 +70,8 @@ typedef struct bw_route {
     bw_action action;
     bw_route_family family;
     bool write; /* the audit record is synced before the answer */
+    bool brief; /* may be tried on the thread that read it (httpd.c): its handler does much
+                 * or waits only behind bw_ctx_check and bw_ctx_may_wait */
 } bw_route;
 
 /* The tables, ended by a row without a method. Each family is one file's table. */

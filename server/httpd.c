@@ -6,6 +6,11 @@
  * the exchange freed
  *
  * So a slow client never holds a worker and a slow request never holds a socket thread.
+ * A short question (a route marked so, a body of at most BRIEF_BODY) is first tried on the
+ * I/O thread: the way to a worker and back would cost more than its answer. The attempt
+ * ends before it waits for anything or does much (bw_ctx_set_brief), nothing has happened
+ * then, and a worker serves the request; the path's next ones go there at once, but for one
+ * in BRIEF_SKIP. No answer depends on which thread gave it.
  * What a request held is freed by its worker: giving back the pages of a large one takes
  * milliseconds, in which a socket thread would serve nobody. httpd_pool.c has the workers.
  * Nothing is decided here: framing is guard.c's, keys and routes are the gate's. MHD's
@@ -38,6 +43,10 @@ enum {
     OVERLONG_FACTOR =
         4, /* a body over the limit up to this many times is read and dropped as well */
     LARGE_BODY = 1 << 18, /* bytes: some milliseconds of reading */
+    BRIEF_BODY = 1 << 16, /* bytes: some 100 microseconds of reading */
+    BRIEF_NS = 300000,    /* how long an I/O thread's other connections may wait for one */
+    BRIEF_SKIP = 63,
+    PATHS = 256, /* kinds of paths that are told apart, by a hash */
     PEM_BYTES_MAX = 1 << 20
 };
 
@@ -84,6 +93,7 @@ struct bw_httpd {
     _Atomic uint64_t ids;    /* requests so far */
     unsigned char id_key[crypto_shorthash_KEYBYTES];
     _Atomic int64_t exchanges;
+    _Atomic uint8_t skip[PATHS]; /* so many of a path's next requests are not tried */
 };
 
 /* ---- answers ---- */
@@ -196,7 +206,8 @@ static enum MHD_Result busy(exchange *e)
 
 /* ---- workers ---- */
 
-static void run(exchange *e)
+/* until_ns: of a brief attempt; 0: none. False: the attempt was cut, nothing has happened. */
+static bool run(exchange *e, uint64_t until_ns)
 {
     size_t n = strcspn(e->target, "?");
     bw_str query = e->target[n] ? bw_str_c(e->target + n + 1) : BW_STR("");
@@ -213,21 +224,29 @@ static void run(exchange *e)
                         .refuse_text = e->refuse_text,
                         .request_id = e->id};
     bw_ctx_set_trace(e->ctx, e->id);
+    if (until_ns)
+        return bw_gate_serve_brief(e->httpd->server, &in, until_ns, &e->out);
     bw_gate_serve(e->httpd->server, &in, &e->out);
+    return true;
 }
 
 static void drop_body(exchange *e);
 
-static void work(bw_job *job)
+static void leave(exchange *e)
 {
-    exchange *e = (exchange *)(void *)job;
-    run(e);
     drop_body(e);
     if (e->out.nheaders == 0) { /* headers may lie in the arena */
         bw_ctx_free(e->ctx);
         e->ctx = NULL;
     }
     e->at = STAGE_ANSWER;
+}
+
+static void work(bw_job *job)
+{
+    exchange *e = (exchange *)(void *)job;
+    (void)run(e, 0);
+    leave(e);
     MHD_resume_connection(e->connection); /* e is the I/O thread's again */
 }
 
@@ -240,12 +259,45 @@ static void hand_over(bw_job *job)
     MHD_suspend_connection(e->connection);
 }
 
+/* FNV-1a; of two paths with one hash each counts for the other. */
+static size_t kind_of(bw_str path)
+{
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < path.len; i++)
+        hash = (hash ^ (unsigned char)path.ptr[i]) * 16777619u;
+    return (hash ^ hash >> 16) % PATHS;
+}
+
+/* The requests of one path differ little in what they take. */
+static bool answer_here(exchange *e, bw_str path)
+{
+    bw_httpd *h = e->httpd;
+    _Atomic uint8_t *skip = &h->skip[kind_of(path)];
+    uint8_t left = atomic_load_explicit(skip, memory_order_relaxed);
+    if (left > 0) { /* two at once may count as one: it does not matter */
+        atomic_store_explicit(skip, left - 1, memory_order_relaxed);
+        return false;
+    }
+    bw_conn_phase(e->conn, BW_PHASE_RUN, 0);
+    if (run(e, bw_clock_mono_ns() + BRIEF_NS)) {
+        leave(e);
+        atomic_fetch_add_explicit(&h->server->counters.answered_brief, 1,
+                                  memory_order_relaxed);
+        return true;
+    }
+    atomic_store_explicit(skip, BRIEF_SKIP, memory_order_relaxed);
+    return false;
+}
+
 static enum MHD_Result submit(exchange *e)
 {
     bw_httpd *h = e->httpd;
     bw_str path = {e->target, strcspn(e->target, "?")};
-    e->job.heavy = e->body.len > LARGE_BODY ||
-                   bw_gate_may_write(h->server, bw_str_c(e->method), path);
+    bw_gate_work is = bw_gate_work_of(h->server, bw_str_c(e->method), path);
+    if (is == BW_WORK_BRIEF && e->body.len <= BRIEF_BODY && !e->refuse_status &&
+        answer_here(e, path))
+        return send_answer(e);
+    e->job.heavy = e->body.len > LARGE_BODY || is == BW_WORK_WRITE;
     return bw_pool_push(h->pool, &e->job, hand_over) ? MHD_YES : busy(e);
 }
 
@@ -564,6 +616,7 @@ static bw_status daemon_start(bw_ctx *ctx, bw_httpd *h)
     char *key = NULL;
     bw_str cert = {NULL, 0};
     bw_status s = BW_OK;
+    const unsigned io_threads = (unsigned)bw_io_threads(c);
     unsigned flags = MHD_USE_EPOLL | MHD_USE_INTERNAL_POLLING_THREAD |
                      MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
     if (h->tls) {
@@ -588,9 +641,9 @@ static bw_status daemon_start(bw_ctx *ctx, bw_httpd *h)
     h->daemon = MHD_start_daemon(
         flags, h->port, NULL, NULL, on_access, h, MHD_OPTION_EXTERNAL_LOGGER, mhd_log,
         NULL, MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_CLIENT_DISCIPLINE_LVL,
-        (int)DISCIPLINE_LEVEL, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)c->io_threads,
+        (int)DISCIPLINE_LEVEL, MHD_OPTION_THREAD_POOL_SIZE, io_threads,
         MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)(c->connections + bw_conn_slack(c) * c->io_threads),
+        (unsigned)(c->connections + bw_conn_slack(c) * io_threads),
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(c->idle_s + c->headers_s),
         MHD_OPTION_URI_LOG_CALLBACK, on_target, h, MHD_OPTION_UNESCAPE_CALLBACK,

@@ -91,6 +91,8 @@ bw_status bw_metrics(bw_request *r, bw_response *out)
     for (unsigned i = 1; i < 6; i++)
         bw_buf_printf(b, "bailiwick_answers_total{class=\"%uxx\"} %llu\n", i,
                       (unsigned long long)load(&c->by_class[i]));
+    counter(b, "answered_brief_total", "Requests answered on the thread that read them.",
+            load(&c->answered_brief));
     counter(b, "refused_key_total", "Requests without a valid key.",
             load(&c->refused_key));
     counter(b, "refused_framing_total", "Requests that the framing guard refused.",

@@ -7,24 +7,28 @@
 
 #define OPEN(m, pattern, h)                                                    \
     {                                                                          \
-        m, pattern, h, BW_ROUTE_OPEN, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false \
+        m, pattern, h, BW_ROUTE_OPEN, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false, false \
     }
 #define READ(m, pattern, h)                                                   \
     {                                                                         \
-        m, pattern, h, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false \
+        m, pattern, h, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false, false \
+    }
+#define BRIEF(m, pattern, h)                                                       \
+    {                                                                              \
+        m, pattern, h, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false, true \
     }
 #define WRITE(m, pattern, h)                                                 \
     {                                                                        \
-        m, pattern, h, BW_ROUTE_KEY, BW_ACTION_STORE, BW_FAMILY_QDRANT, true \
+        m, pattern, h, BW_ROUTE_KEY, BW_ACTION_STORE, BW_FAMILY_QDRANT, true, false \
     }
 #define REMOVE(m, pattern, h)                                                 \
     {                                                                         \
-        m, pattern, h, BW_ROUTE_KEY, BW_ACTION_DELETE, BW_FAMILY_QDRANT, true \
+        m, pattern, h, BW_ROUTE_KEY, BW_ACTION_DELETE, BW_FAMILY_QDRANT, true, false \
     }
 #define MANAGE(m, pattern, h)                                            \
     {                                                                    \
         m, pattern, h, BW_ROUTE_COLLECTION, BW_ACTION_MANAGE_COLLECTION, \
-            BW_FAMILY_QDRANT, true                                       \
+            BW_FAMILY_QDRANT, true, false \
     }
 
 const bw_route bw_routes_qdrant[] = {
@@ -39,7 +43,7 @@ const bw_route bw_routes_qdrant[] = {
     READ("GET", "/collections", bw_qdrant_collections_list),
     /* its handler asks for ManageCollection of every collection that an action touches */
     {"POST", "/collections/aliases", bw_qdrant_aliases_apply, BW_ROUTE_KEY,
-     BW_ACTION_MANAGE_COLLECTION, BW_FAMILY_QDRANT, true},
+     BW_ACTION_MANAGE_COLLECTION, BW_FAMILY_QDRANT, true, false},
     READ("GET", "/collections/{}", bw_qdrant_collection_get),
     MANAGE("PUT", "/collections/{}", bw_qdrant_collection_create),
     MANAGE("PATCH", "/collections/{}", bw_qdrant_collection_update),
@@ -64,16 +68,16 @@ const bw_route bw_routes_qdrant[] = {
     READ("POST", "/collections/{}/points/scroll", bw_qdrant_points_scroll),
     READ("POST", "/collections/{}/points/count", bw_qdrant_points_count),
     READ("POST", "/collections/{}/facet", bw_qdrant_facet),
-    READ("POST", "/collections/{}/points/query", bw_qdrant_points_query),
+    BRIEF("POST", "/collections/{}/points/query", bw_qdrant_points_query),
     READ("POST", "/collections/{}/points/query/batch", bw_qdrant_query_batch),
     READ("POST", "/collections/{}/points/query/groups", bw_qdrant_query_groups),
-    READ("POST", "/collections/{}/points/search", bw_qdrant_points_search),
+    BRIEF("POST", "/collections/{}/points/search", bw_qdrant_points_search),
     READ("POST", "/collections/{}/points/search/batch", bw_qdrant_search_batch),
     READ("POST", "/collections/{}/points/search/groups", bw_qdrant_search_groups),
     READ("POST", "/collections/{}/points/recommend", bw_qdrant_points_recommend),
     READ("POST", "/collections/{}/points/recommend/batch", bw_qdrant_recommend_batch),
     READ("POST", "/collections/{}/points/recommend/groups", bw_qdrant_recommend_groups),
-    READ("GET", "/collections/{}/points/{}", bw_qdrant_point_get),
+    BRIEF("GET", "/collections/{}/points/{}", bw_qdrant_point_get),
 
     /* LATER, refused by name */
     READ("POST", "/collections/{}/points/discover", bw_qdrant_not_served),
@@ -97,5 +101,5 @@ const bw_route bw_routes_qdrant[] = {
     READ("POST", "/cluster/recover", bw_qdrant_single_node),
     READ("DELETE", "/cluster/peer/{}", bw_qdrant_single_node),
 
-    {NULL, NULL, NULL, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false},
+    {NULL, NULL, NULL, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false, false},
 };

@@ -19,7 +19,7 @@ enum { BW_POLICIES_BYTES_MAX = 4 << 20, BW_PACK_BYTES_MAX = 64 << 20 };
 typedef struct bw_counters { /* relaxed: figures for the operator, nothing depends on
                                 them */
     _Atomic uint64_t requests, bytes_in, bytes_out, refused_key, refused_framing,
-        refused_busy, reaped;
+        refused_busy, reaped, answered_brief;
     _Atomic uint64_t by_class[6]; /* answers by status / 100 */
     _Atomic uint64_t denied, audit_failures;
     _Atomic int64_t connections;
@@ -67,6 +67,7 @@ struct bw_server {
 BW_MUST_USE bw_status bw_descriptors_fit(bw_ctx *ctx, bw_config *config);
 /* Connections above the limit, an I/O thread, that get their 503. */
 uint64_t bw_conn_slack(const bw_config *config);
+uint64_t bw_io_threads(const bw_config *config); /* as configured, or by the processors */
 
 BW_MUST_USE bw_status bw_server_open(bw_ctx *ctx, const bw_config *config, bw_ctx *home,
                                      bw_server **out);

@@ -31,12 +31,12 @@ enum {
 
 const bw_route bw_routes_ingest[] = {
     {"POST", "/v1/ingest", bw_v1_ingest, BW_ROUTE_KEY, BW_ACTION_STORE, BW_FAMILY_V1,
-     true},
+     true, false},
     {"POST", "/v1/query", bw_v1_query, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1,
-     false},
+     false, false},
     {"POST", "/v1/relabel", bw_v1_relabel, BW_ROUTE_KEY, BW_ACTION_RELABEL,
-     BW_FAMILY_V1, true},
-    {NULL, NULL, NULL, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1, false},
+     BW_FAMILY_V1, true, false},
+    {NULL, NULL, NULL, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1, false, false},
 };
 
 typedef struct ingest {

@@ -5,11 +5,11 @@
 
 #define KEY(m, pattern, h, action, write)                        \
     {                                                            \
-        m, pattern, h, BW_ROUTE_KEY, action, BW_FAMILY_V1, write \
+        m, pattern, h, BW_ROUTE_KEY, action, BW_FAMILY_V1, write, false \
     }
 #define CELL(m, pattern, h, action, write)                        \
     {                                                             \
-        m, pattern, h, BW_ROUTE_CELL, action, BW_FAMILY_V1, write \
+        m, pattern, h, BW_ROUTE_CELL, action, BW_FAMILY_V1, write, false \
     }
 
 const bw_route bw_routes_v1[] = {
@@ -31,12 +31,12 @@ const bw_route bw_routes_v1[] = {
     KEY("GET", "/v1/whoami", bw_v1_whoami, BW_ACTION_QUERY, false),
     KEY("GET", "/v1/collections", bw_v1_collections, BW_ACTION_QUERY, false),
     {"PUT", "/v1/collections/{}", bw_v1_collection_put, BW_ROUTE_COLLECTION,
-     BW_ACTION_MANAGE_COLLECTION, BW_FAMILY_V1, true},
+     BW_ACTION_MANAGE_COLLECTION, BW_FAMILY_V1, true, false},
     {"POST", "/v1/collections/{}/seal", bw_v1_collection_seal, BW_ROUTE_COLLECTION,
-     BW_ACTION_MANAGE_COLLECTION, BW_FAMILY_V1, true},
+     BW_ACTION_MANAGE_COLLECTION, BW_FAMILY_V1, true, false},
     {"GET", "/metrics", bw_metrics, BW_ROUTE_KEY, BW_ACTION_ADMIN, BW_FAMILY_QDRANT,
-     false},
-    {NULL, NULL, NULL, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1, false},
+     false, false},
+    {NULL, NULL, NULL, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1, false, false},
 };
 
 bw_status bw_v1_members(bw_ctx *ctx, const bw_json *object, const char *const *allowed)

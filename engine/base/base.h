@@ -31,6 +31,14 @@ bw_status bw_ctx_take_error(bw_ctx *ctx, const bw_ctx *from, bw_status status);
 
 uint64_t bw_ctx_deadline(const bw_ctx *ctx);
 BW_MUST_USE bw_status bw_ctx_check(bw_ctx *ctx); /* BW_ETIMEOUT once the deadline passed */
+/* A brief attempt, until a moment of CLOCK_MONOTONIC (0: none): it is made where nobody may
+ * be kept waiting, and what it does not finish is asked again elsewhere. bw_ctx_check fails
+ * past that moment. Whoever is about to wait (for a file, a device, a lock that is held over
+ * one) or to do much at one go asks bw_ctx_may_wait first: BW_ETIMEOUT in a brief attempt,
+ * else BW_OK. bw_ctx_was_cut: one of the two failed so; whatever came of it is void. */
+void bw_ctx_set_brief(bw_ctx *ctx, uint64_t until_ns);
+BW_MUST_USE bw_status bw_ctx_may_wait(bw_ctx *ctx);
+bool bw_ctx_was_cut(const bw_ctx *ctx);
 void bw_ctx_set_trace(bw_ctx *ctx, uint64_t trace_id);
 uint64_t bw_ctx_trace(const bw_ctx *ctx);
 

@@ -29,7 +29,8 @@ void bw_ctx_free(bw_ctx *ctx)
 void bw_ctx_reset(bw_ctx *ctx)
 {
     bw_ctx__arena_reset(ctx);
-    ctx->deadline_ns = ctx->trace_id = 0;
+    ctx->deadline_ns = ctx->trace_id = ctx->brief_ns = 0;
+    ctx->cut = false;
     ctx->fixed = NULL;
     ctx->message[0] = ctx->pointer[0] = 0;
 }
@@ -64,11 +65,38 @@ const char *bw_ctx_pointer(const bw_ctx *ctx)
     return ctx->pointer;
 }
 
+static bw_status cut(bw_ctx *ctx)
+{
+    ctx->cut = true;
+    ctx->fixed = "a brief attempt was not enough";
+    ctx->pointer[0] = 0;
+    return BW_ETIMEOUT;
+}
+
 bw_status bw_ctx_check(bw_ctx *ctx)
 {
-    if (ctx->deadline_ns && bw_clock_mono_ns() >= ctx->deadline_ns)
+    const uint64_t now = ctx->deadline_ns || ctx->brief_ns ? bw_clock_mono_ns() : 0;
+    if (ctx->brief_ns && now >= ctx->brief_ns)
+        return cut(ctx);
+    if (ctx->deadline_ns && now >= ctx->deadline_ns)
         return bw_fail(ctx, BW_ETIMEOUT, "the request's time is over");
     return BW_OK;
+}
+
+void bw_ctx_set_brief(bw_ctx *ctx, uint64_t until_ns)
+{
+    ctx->brief_ns = until_ns;
+    ctx->cut = false;
+}
+
+bw_status bw_ctx_may_wait(bw_ctx *ctx)
+{
+    return ctx->brief_ns ? cut(ctx) : BW_OK;
+}
+
+bool bw_ctx_was_cut(const bw_ctx *ctx)
+{
+    return ctx->cut;
 }
 
 /* Makes text one line of valid UTF-8: a cut sequence at the end goes, other bytes that

@@ -14,7 +14,8 @@ struct bw_ctx {
     size_t block_bytes;  /* size of the block that comes next */
 
     /* the request */
-    uint64_t deadline_ns, trace_id;
+    uint64_t deadline_ns, trace_id, brief_ns;
+    bool cut; /* a brief attempt ended */
 
     /* the last failure; `fixed` wins over `message` (out of memory writes nothing) */
     const char *fixed;

@@ -16,7 +16,11 @@
 #include "../kernels/scan.h"
 #include "part.h"
 
-enum { CHUNK_ROWS = 16384, FETCH_ROWS = 64 };
+enum {
+    CHUNK_ROWS = 16384,
+    FETCH_ROWS = 64,
+    BRIEF_BYTES = 1 << 22 /* that a brief attempt may read of a block */
+};
 #define SLOT_MARK ((uint32_t)1 << 31)
 
 static bool is_gapless(const bw_block_ref *r)
@@ -261,6 +265,20 @@ static void give_ordinals(const pass *b, bw_topk *t)
             t->items[i].row = b->r->b->ord[t->items[i].row & ~SLOT_MARK];
 }
 
+/* What the choice reads, in counts alone. */
+static bw_status check_work(const pass *b, const ask *a)
+{
+    const bw_matrix *m = b->r->b->m;
+    uint64_t bytes = 0;
+    if (a->choice == BW_CHOICE_SCAN)
+        bytes = (uint64_t)a->n * (bw_matrix_row_bytes(m) / m->cap);
+    else if (a->choice == BW_CHOICE_CODES)
+        bytes = (uint64_t)b->r->n * (m->dim / 2);
+    else
+        bytes = (uint64_t)a->effort * hop_lines(b) * 64;
+    return bytes > BRIEF_BYTES ? bw_ctx_may_wait(b->ctx) : BW_OK;
+}
+
 static bw_status run_choice(const pass *b, const ask *asks, size_t n, bw_choice choice)
 {
     const ask **list = bw_arena_alloc(b->ctx, n * sizeof(const ask *));
@@ -305,6 +323,9 @@ static bw_status search_block(bw_ctx *ctx, const bw_snapshot *s, const bw_block_
             continue;
         asks[n] = (ask){.q = &qs[i], .bits = bits, .n = count};
         choose(&b, &asks[n]);
+        bw_status st = check_work(&b, &asks[n]);
+        if (st != BW_OK)
+            return st;
         note(&b, &asks[n++]);
     }
     bw_status st = BW_OK;
@@ -437,7 +458,9 @@ bw_status bw_snapshot_search_many(bw_ctx *ctx, const bw_snapshot *s,
     const bw_block_list *l = &s->vecs[nq > 0 ? qs->p->vec : 0];
     if (s->part->env->gpu && nq > 0 && device_may(s, qs, nq)) {
         bw_arena_mark mark = bw_arena_mark_get(ctx);
-        bw_status st = search_gpu(ctx, s, l, qs, nq);
+        bw_status st = bw_ctx_may_wait(ctx);
+        if (st == BW_OK)
+            st = search_gpu(ctx, s, l, qs, nq);
         bw_arena_release(ctx, mark);
         return st == BW_OK ? bw_ctx_check(ctx) : st;
     }

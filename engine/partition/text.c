@@ -408,10 +408,12 @@ bw_status bw_snapshot_text(bw_ctx *ctx, const bw_snapshot *s, const bw_str *term
     if (nterms > TERMS_MAX)
         return bw_fail(ctx, BW_EINVALID, "a text query has more than %d terms",
                        TERMS_MAX);
+    bw_status st = bw_ctx_may_wait(ctx);
+    if (st != BW_OK)
+        return st;
     pthread_mutex_lock(&p->db_lock);
     bool stale = atomic_load_explicit(&p->stale, memory_order_acquire);
     bw_db *db;
-    bw_status st = BW_OK;
     if (p->dropped)
         st = bw_fail(ctx, BW_EUNAVAILABLE, "the text index cannot be used now");
     if (st == BW_OK && !stale)

@@ -417,7 +417,9 @@ bw_status bw_blockfile_read(bw_ctx *ctx, bw_blockfile *f, uint64_t offset, size_
     assert(n <= f->length && offset <= f->length - n);
     int fd;
     unsigned char *to = out;
-    bw_status st = file_open(ctx, f, &fd);
+    bw_status st = bw_ctx_may_wait(ctx);
+    if (st == BW_OK)
+        st = file_open(ctx, f, &fd);
     while (st == BW_OK && n > 0) {
         uint64_t number = 1 + offset / BW_BLOCK_DATA;
         size_t from = (size_t)(offset % BW_BLOCK_DATA);

@@ -61,6 +61,33 @@ static void test_ctx_check__tells_when_the_deadline_passed(void **state)
     bw_ctx_free(ctx);
 }
 
+static void test_ctx_brief__ends_before_it_waits_and_when_it_is_over(void **state)
+{
+    (void)state;
+    bw_ctx *ctx = bw_ctx_new(0);
+    assert_int_equal(bw_ctx_may_wait(ctx), BW_OK);
+    bw_ctx_set_deadline(ctx, bw_clock_mono_ns() + 60000000000u);
+    bw_ctx_set_brief(ctx, bw_clock_mono_ns() + 60000000000u);
+    assert_int_equal(bw_ctx_check(ctx), BW_OK);
+    assert_false(bw_ctx_was_cut(ctx));
+    assert_int_equal(bw_ctx_may_wait(ctx), BW_ETIMEOUT);
+    assert_true(bw_ctx_was_cut(ctx));
+    bw_ctx_set_brief(ctx, 1);
+    assert_false(bw_ctx_was_cut(ctx));
+    assert_int_equal(bw_ctx_check(ctx), BW_ETIMEOUT);
+    assert_true(bw_ctx_was_cut(ctx));
+    bw_ctx_set_brief(ctx, 0); /* whole again, the deadline is as it was */
+    assert_false(bw_ctx_was_cut(ctx));
+    assert_int_equal(bw_ctx_check(ctx), BW_OK);
+    bw_ctx_set_deadline(ctx, 1);
+    assert_int_equal(bw_ctx_check(ctx), BW_ETIMEOUT);
+    assert_false(bw_ctx_was_cut(ctx)); /* that is a time-out */
+    bw_ctx_set_brief(ctx, 1);
+    bw_ctx_reset(ctx);
+    assert_int_equal(bw_ctx_check(ctx), BW_OK);
+    bw_ctx_free(ctx);
+}
+
 /* ---- arena ---- */
 
 static void test_arena_alloc__is_aligned_and_distinct(void **state)
@@ -514,6 +541,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ctx_fail__keeps_one_clean_line),
         cmocka_unit_test(test_ctx_check__tells_when_the_deadline_passed),
+        cmocka_unit_test(test_ctx_brief__ends_before_it_waits_and_when_it_is_over),
         cmocka_unit_test(test_arena_alloc__is_aligned_and_distinct),
         cmocka_unit_test(test_arena_alloc__stops_at_the_budget),
         cmocka_unit_test(test_arena_release__goes_back_to_the_mark),

@@ -136,6 +136,49 @@ static void test_batch__ends_at_the_deadline_without_an_answer(void **state)
     cell_clear(c);
 }
 
+static bw_status run_brief(cell *c, const bw_query *q, uint64_t until_ns, bool *cut)
+{
+    bw_permit permit = cell_permit(c, 1, 2);
+    bw_read read = {.tenant = TENANT, .name = NAME, .permit = &permit, .now_ns = 1};
+    bw_result *r = NULL;
+    bw_ctx_set_brief(c->ctx, until_ns);
+    bw_status st = bw_query_run(c->ctx, c->engine, &read, q, 1, &r);
+    *cut = bw_ctx_was_cut(c->ctx);
+    bw_ctx_set_brief(c->ctx, 0);
+    bw_result_free(r);
+    return st;
+}
+
+/* A brief attempt opens no file, neither a partition's nor one of rows, and ends at its
+ * time; nothing of it stays. */
+static void test_brief__waits_for_no_file_and_ends_at_its_time(void **state)
+{
+    (void)state;
+    for (int disk = 0; disk < 2; disk++) {
+        cell own, *c = &own;
+        bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
+        o.null_sync = true;
+        o.seal_rows = 400;
+        cell_init(c, &o);
+        on_disk = disk;
+        make(c, BW_METRIC_DOT, BW_DTYPE_F32, 2, EACH);
+        on_disk = false;
+        bw_query q = nearest(c, 1, 5);
+        bool cut;
+        bw_str want = run(c, &q, 1, 2, false);
+        cell_reopen(c);
+        q = nearest(c, 1, 5);
+        assert_int_equal(run_brief(c, &q, UINT64_MAX, &cut), BW_ETIMEOUT);
+        assert_true(cut); /* it is not loaded */
+        bw_str whole = run(c, &q, 1, 2, false);
+        assert_int_equal(run_brief(c, &q, UINT64_MAX, &cut), disk ? BW_ETIMEOUT : BW_OK);
+        assert_int_equal(cut, disk);
+        assert_int_equal(run_brief(c, &q, 1, &cut), BW_ETIMEOUT);
+        assert_true(cut && bw_str_eq(want, whole));
+        cell_clear(c);
+    }
+}
+
 /* ---- what the planner did, from explain ---- */
 
 static bw_search_trace trace_of(cell *c, const bw_search_params *p, const float *query)
@@ -291,6 +334,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_batch__gives_the_bits_of_single_queries),
         cmocka_unit_test(test_batch__ends_at_the_deadline_without_an_answer),
+        cmocka_unit_test(test_brief__waits_for_no_file_and_ends_at_its_time),
         cmocka_unit_test(test_planner__uses_graphs_only_where_less_than_exact_will_do),
         cmocka_unit_test(test_planner__graphs_serve_every_precision_and_place),
         cmocka_unit_test(test_planner__reads_codes_of_growing_rows_and_rescores_few),

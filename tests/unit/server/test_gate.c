@@ -23,10 +23,20 @@ typedef struct fixture {
 static int runs;          /* of the handler below */
 static bw_status fail_as; /* what it returns */
 static int fail_status;   /* what it sets */
+static bool waits;        /* it would have to wait for something */
 
 static bw_status handle(bw_request *r, bw_response *out)
 {
     runs++;
+    if (waits) {
+        bw_buf_puts(&out->body, "begun");
+        out->status = 202;
+        bw_status st = bw_ctx_may_wait(r->ctx);
+        if (st != BW_OK)
+            return st;
+        out->status = 0;
+        bw_buf_clear(&out->body);
+    }
     if (fail_as != BW_OK) {
         bw_buf_puts(&out->body, "half an answer");
         out->status = fail_status;
@@ -41,12 +51,13 @@ static bw_status handle(bw_request *r, bw_response *out)
 }
 
 static const bw_route routes[] = {
-    {"GET", "/", handle, BW_ROUTE_OPEN, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false},
-    {"GET", "/odd", handle, BW_ROUTE_OPEN, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false},
-    {"GET", "/q", handle, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false},
-    {"PUT", "/q", handle, BW_ROUTE_KEY, BW_ACTION_STORE, BW_FAMILY_QDRANT, true},
-    {"GET", "/v1/x", handle, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1, false},
-    {NULL, NULL, NULL, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1, false},
+    {"GET", "/", handle, BW_ROUTE_OPEN, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false, false},
+    {"GET", "/odd", handle, BW_ROUTE_OPEN, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false, false},
+    {"GET", "/q", handle, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false, false},
+    {"PUT", "/q", handle, BW_ROUTE_KEY, BW_ACTION_STORE, BW_FAMILY_QDRANT, true, false},
+    {"GET", "/b/{}", handle, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false, true},
+    {"GET", "/v1/x", handle, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1, false, false},
+    {NULL, NULL, NULL, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1, false, false},
 };
 
 static int setup(void **state)
@@ -65,6 +76,7 @@ static int setup(void **state)
         .principal = {.id = BW_STR("dev"), .tenant = BW_STR("dev")}, .open = true};
     s->tables[0] = routes;
     runs = 0;
+    waits = false;
     fail_as = BW_OK;
     fail_status = 0;
     *state = f;
@@ -164,6 +176,64 @@ static void test_gate__error_forms(void **state)
         fail_status = 422; /* a handler may choose */
         assert_int_equal(ask(f, "GET", "/q").status, 422);
     }
+}
+
+/* A brief attempt that would wait, take too long, or has to sync its record is void:
+ * nothing in the log, nothing in the answer; the request then goes its usual way. */
+static void test_gate__a_brief_attempt_is_whole_or_nothing(void **state)
+{
+    fixture *f = *state;
+    static const struct {
+        const char *method, *path;
+        uint64_t until_ns;
+        bool waits, whole;
+        bw_status fail_as;
+        int status, runs;
+    } rows[] = {
+        {"GET", "/b/1", UINT64_MAX, false, true, BW_OK, 200, 1},
+        {"GET", "/b/1", UINT64_MAX, false, true, BW_EINVALID, 400, 1},
+        {"GET", "/nothing", UINT64_MAX, false, true, BW_OK, 404, 0},
+        {"GET", "/b/1", UINT64_MAX, true, false, BW_OK, 200, 2},
+        {"GET", "/b/1", UINT64_MAX, false, false, BW_EDENIED, 451, 2}, /* synced */
+        {"PUT", "/q", UINT64_MAX, false, false, BW_OK, 200, 1}, /* begins in the log */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        bw_ctx *ctx = bw_ctx_new(0);
+        bw_response out = {0};
+        bw_gate_input in = {.ctx = ctx,
+                            .method = bw_str_c(rows[i].method),
+                            .path = bw_str_c(rows[i].path),
+                            .query = BW_STR("")};
+        uint64_t before = events(f);
+        waits = rows[i].waits;
+        fail_as = rows[i].fail_as;
+        runs = 0;
+        assert_int_equal(bw_gate_serve_brief(&f->server, &in, rows[i].until_ns, &out),
+                         rows[i].whole);
+        if (!rows[i].whole) {
+            assert_int_equal(events(f), before);
+            assert_true(out.status == 0 && out.body.len == 0 && out.nheaders == 0);
+            assert_int_equal(bw_ctx_deadline(ctx), 0);
+            bw_gate_serve(&f->server, &in, &out);
+        }
+        assert_int_equal(out.status ? out.status : 200, rows[i].status);
+        assert_int_equal(runs, rows[i].runs);
+        assert_int_equal(events(f), before + 1 + (strcmp(rows[i].method, "PUT") == 0));
+        bw_buf_clear(&out.body);
+        bw_ctx_free(ctx);
+    }
+}
+
+static void test_gate__work_is_known_before_it_is_done(void **state)
+{
+    fixture *f = *state;
+    const bw_server *s = &f->server;
+    assert_int_equal(bw_gate_work_of(s, BW_STR("GET"), BW_STR("/b/1")), BW_WORK_BRIEF);
+    assert_int_equal(bw_gate_work_of(s, BW_STR("GET"), BW_STR("/b/1/")), BW_WORK_BRIEF);
+    assert_int_equal(bw_gate_work_of(s, BW_STR("GET"), BW_STR("/b/%31")), BW_WORK_READ);
+    assert_int_equal(bw_gate_work_of(s, BW_STR("GET"), BW_STR("/q")), BW_WORK_READ);
+    assert_int_equal(bw_gate_work_of(s, BW_STR("PUT"), BW_STR("/q")), BW_WORK_WRITE);
+    assert_int_equal(bw_gate_work_of(s, BW_STR("PUT"), BW_STR("/no")), BW_WORK_WRITE);
 }
 
 static void test_gate__default_deny(void **state)
@@ -314,6 +384,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_gate__error_forms, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gate__default_deny, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_gate__a_brief_attempt_is_whole_or_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_gate__work_is_known_before_it_is_done, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gate__open_paths_are_exact, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_gate__purposes_and_safeguards, setup,

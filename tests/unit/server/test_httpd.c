@@ -60,15 +60,26 @@ static bw_status headed(bw_request *r, bw_response *out)
     return BW_OK;
 }
 
+/* Brief where the body does not want it to wait. */
+static bw_status may_hold(bw_request *r, bw_response *out)
+{
+    if (!bw_str_is(r->body, "wait"))
+        return echo(r, out);
+    bw_status st = bw_ctx_may_wait(r->ctx);
+    return st == BW_OK ? hold(r, out) : st;
+}
+
 static const bw_route routes[] = {
-    {"PUT", "/c/{}/points", hold, BW_ROUTE_KEY, BW_ACTION_STORE, BW_FAMILY_QDRANT, true},
+    {"PUT", "/c/{}/points", hold, BW_ROUTE_KEY, BW_ACTION_STORE, BW_FAMILY_QDRANT, true, false},
     {"POST", "/c/{}/points/delete", hold, BW_ROUTE_KEY, BW_ACTION_STORE,
-     BW_FAMILY_QDRANT, true},
+     BW_FAMILY_QDRANT, true, false},
     {"POST", "/c/{}/points/query", echo, BW_ROUTE_KEY, BW_ACTION_QUERY,
-     BW_FAMILY_QDRANT, false},
-    {"POST", "/c/{}/held", hold, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false},
-    {"GET", "/c/{}", headed, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false},
-    {NULL, NULL, NULL, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1, false},
+     BW_FAMILY_QDRANT, false, false},
+    {"POST", "/c/{}/brief", may_hold, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_QDRANT,
+     false, true},
+    {"POST", "/c/{}/held", hold, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false, false},
+    {"GET", "/c/{}", headed, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_QDRANT, false, false},
+    {NULL, NULL, NULL, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1, false, false},
 };
 
 static int setup(void **state)
@@ -291,6 +302,53 @@ static void test_httpd__headers_of_the_arena_are_sent(void **state)
     close(fd);
 }
 
+static uint64_t answered_brief(fixture *f)
+{
+    return atomic_load(&f->server.counters.answered_brief);
+}
+
+/* Short questions are answered where they are read. One that has to wait goes to a
+ * worker and holds nobody: not its own I/O thread's other connections either (there are
+ * more than there are such threads). After it its path is left to the workers for a while. */
+static void test_httpd__short_questions_are_answered_where_they_are_read(void **state)
+{
+    enum { N = 70 };
+    fixture *f = *state;
+    char text[4096], body[32];
+    int fds[N], waiting = dial(f);
+    for (int i = 0; i < N; i++)
+        fds[i] = dial(f);
+    say(waiting, "POST", "/c/x/brief", "wait", 4);
+    wait_inside(1);
+    assert_int_equal(answered_brief(f), 0);
+    for (int i = 0; i < 2 * N; i++) {
+        int n = snprintf(body, sizeof body, "{\"from\":%d}", i);
+        say(fds[i % N], "POST", i < N ? "/c/y/brief" : "/c/x/brief", body, (size_t)n);
+        assert_int_equal(hear(fds[i % N], text, sizeof text), 200);
+        assert_non_null(strstr(text, body));
+        if (i + 1 == N)
+            assert_int_equal(answered_brief(f), N);
+    }
+    assert_true(answered_brief(f) > N && answered_brief(f) < 2 * N - 50);
+    let_go();
+    assert_int_equal(hear(waiting, text, sizeof text), 200);
+    assert_int_equal(done, 1);
+    char *large = calloc(1, 70000);
+    assert_non_null(large);
+    memset(large, 'x', 70000);
+    uint64_t before = answered_brief(f);
+    say(fds[0], "POST", "/c/y/brief", large, 70000);
+    char *answer = malloc(100000);
+    assert_non_null(answer);
+    assert_int_equal(hear(fds[0], answer, 100000), 200);
+    assert_int_equal(answered_brief(f), before);
+    free(answer);
+    free(large);
+    for (int i = 0; i < N; i++)
+        close(fds[i]);
+    close(waiting);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -300,6 +358,7 @@ int main(void)
         T(test_httpd__large_bodies_hold_no_query),
         T(test_httpd__many_connections_get_their_own_answers),
         T(test_httpd__headers_of_the_arena_are_sent),
+        T(test_httpd__short_questions_are_answered_where_they_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

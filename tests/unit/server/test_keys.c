@@ -224,7 +224,7 @@ static void test_config__refuses(void **state)
                                       "server.workers = 257",
                                       "server.workers = -1",
                                       "server.workers = 1k",
-                                      "server.io_threads = 0",
+                                      "server.io_threads = 65",
                                       "cell.id =",
                                       "cell.id = a b",
                                       "cell.id = a\ncell.id = b",
