@@ -9,7 +9,7 @@
  * belongs to the cell). Left out: single small objects, older snapshots that a reader
  * still holds, SQLite's page caches (1 MiB an open file). */
 typedef struct ledger {
-    uint64_t vectors, codes, graphs, ids, payload, sparse, file;
+    uint64_t vectors, codes, graphs, ids, payload, sparse, words, file;
 } ledger;
 
 typedef struct sums {
@@ -67,6 +67,7 @@ static void add_snapshot(const bw_snapshot *s, sums *t)
         if (s->gen->sparse[v])
             t->memory.sparse += bw_sparse_bytes(s->gen->sparse[v]);
     bw_snapshot_index_unlock(s);
+    t->memory.words += bw_snapshot_text_bytes(s);
 }
 
 static void put(bw_buf *b, const char *key, uint64_t v)
@@ -77,7 +78,8 @@ static void put(bw_buf *b, const char *key, uint64_t v)
 
 static uint64_t total_of(const ledger *l)
 {
-    return l->vectors + l->codes + l->graphs + l->ids + l->payload + l->sparse;
+    return l->vectors + l->codes + l->graphs + l->ids + l->payload + l->sparse +
+           l->words;
 }
 
 static void add_ledger(ledger *to, const ledger *l)
@@ -88,6 +90,7 @@ static void add_ledger(ledger *to, const ledger *l)
     to->ids += l->ids;
     to->payload += l->payload;
     to->sparse += l->sparse;
+    to->words += l->words;
     to->file += l->file;
 }
 
@@ -106,6 +109,7 @@ static void put_ledger(bw_buf *b, const bw_collection *c, const sums *t)
     put(b, "id_bytes", t->memory.ids);
     put(b, "row_bytes", t->memory.payload);
     put(b, "sparse_bytes", t->memory.sparse);
+    put(b, "word_bytes", t->memory.words);
     put(b, "memory_bytes", total_of(&t->memory));
     put(b, "file_bytes", t->memory.file);
     bw_buf_putc(b, '}');
@@ -164,6 +168,7 @@ static void put_all(bw_buf *b, bw_engine *e, uint64_t collections, const sums *t
     put(b, "id_bytes", t->memory.ids);
     put(b, "row_bytes", t->memory.payload);
     put(b, "sparse_bytes", t->memory.sparse);
+    put(b, "word_bytes", t->memory.words);
     put(b, "block_cache_bytes", cache.bytes);
     put(b, "memory_bytes", total_of(&t->memory) + cache.bytes);
     put(b, "file_bytes", t->memory.file);

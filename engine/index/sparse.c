@@ -119,18 +119,25 @@ bw_status bw_sparse_add(bw_ctx *ctx, bw_sparse_index *ix, uint32_t row,
             return bw_fail(ctx, BW_EINVALID,
                            "sparse indices are not strictly ascending");
     /* Room for all of it first: a failure leaves no half row behind. */
-    for (size_t i = 0; i < n; i++) {
+    const bw_arena_mark mark = bw_arena_mark_get(ctx);
+    size_t *numbers = bw_arena_alloc(ctx, n * sizeof *numbers);
+    bw_status st = numbers ? BW_OK : BW_ENOMEM;
+    for (size_t i = 0; st == BW_OK && i < n; i++) {
         list *l = list_put(ix, indices[i]);
         if (!l || !list_reserve(l))
-            return bw_fail_nomem(ctx);
+            st = bw_fail_nomem(ctx);
+        else
+            numbers[i] = (size_t)(l - ix->lists);
     }
-    for (size_t i = 0; i < n; i++) {
-        list *l = list_put(ix, indices[i]);
-        assert(l != NULL && l->n < l->cap);
+    for (size_t i = 0; st == BW_OK && i < n; i++) {
+        list *l = &ix->lists[numbers[i]];
+        assert(l->n < l->cap);
         l->items[l->n++] = (posting){row, values[i]};
     }
-    ix->rows = (size_t)row + 1;
-    return BW_OK;
+    if (st == BW_OK)
+        ix->rows = (size_t)row + 1;
+    bw_arena_release(ctx, mark);
+    return st;
 }
 
 bw_status bw_sparse_df(bw_ctx *ctx, const bw_sparse_index *ix, const uint32_t *indices,

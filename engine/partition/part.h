@@ -253,6 +253,27 @@ BW_MUST_USE bw_status bw_snapshot_wait(bw_ctx *ctx, const bw_snapshot *s, uint32
 BW_MUST_USE bw_status bw_partition_adopt_now(bw_ctx *ctx, const bw_snapshot *cur,
                                              bw_prepared *w, uint32_t no, bool *changed);
 
+/* ---- text.c, for words.c ---- */
+enum { BW_TEXT_TERMS_MAX = 256 };
+typedef struct bw_text__splitter { /* FTS5's tokenizer */
+    fts5_tokenizer ops;
+    Fts5Tokenizer *inst;
+} bw_text__splitter;
+typedef int (*bw_text__token_fn)(void *arg, int flags, const char *token, int n, int start,
+                                 int end);
+/* Words as the table has them: stemmed. */
+BW_MUST_USE bw_status bw_text__porter(bw_ctx *ctx, bw_text__splitter *out);
+void bw_text__splitter_close(bw_text__splitter *s);
+/* why: FTS5_TOKENIZE_…; fn returns SQLITE_OK to go on. */
+BW_MUST_USE bw_status bw_text__split(bw_ctx *ctx, const bw_text__splitter *s, int why,
+                                     bw_str text, bw_text__token_fn fn, void *arg);
+void bw_text__sum(const bw_snapshot *s, const bw_bitmap *visible, bw_text_stats *stats);
+/* bw_snapshot_text without the statistics, for rows from `from` on. */
+BW_MUST_USE bw_status bw_text__matches(bw_ctx *ctx, const bw_snapshot *s,
+                                       const bw_text_query *q, uint32_t from,
+                                       const bw_bitmap *visible,
+                                       const bw_text_match **out, size_t *n);
+
 /* ---- merge.c ---- */
 void bw_merge_clear(bw_merge *m, uint32_t nvec);
 BW_MUST_USE bw_status bw_merge_copy(bw_ctx *ctx, const bw_merge *m, uint32_t nvec,

@@ -121,7 +121,8 @@ BW_MUST_USE bw_status bw_snapshot_search_sparse(bw_ctx *ctx, const bw_snapshot *
                                                 const bw_search_params *p, bw_topk *out, bw_search_trace *trace);
 
 /* Text (FTS5 `porter unicode61`). Terms come from bw_text_terms, so every partition splits
- * alike. For each visible row that holds a term: (row, tf of each term, length in tokens). */
+ * alike; stems are theirs. For each visible row that holds a term: (row, tf of each term,
+ * length in tokens). */
 typedef struct bw_text_match {
     uint32_t row, length;
     const uint32_t *tf; /* nterms */
@@ -133,6 +134,34 @@ BW_MUST_USE bw_status bw_text_terms(bw_ctx *ctx, bw_str query, const bw_str **te
 BW_MUST_USE bw_status bw_snapshot_text(bw_ctx *ctx, const bw_snapshot *s, const bw_str *terms, size_t nterms,
                                        const bw_bitmap *visible, bw_text_stats *stats,
                                        const bw_text_match **out, size_t *n);
+BW_MUST_USE bw_status bw_text_stems(bw_ctx *ctx, const bw_str *terms, size_t n, const bw_str **stems);
+/* A text query in one partition: `end` rows by the lists in memory, the others by the file. */
+typedef struct bw_text_query {
+    const bw_str *terms, *stems;
+    size_t nterms;
+} bw_text_query;
+typedef struct bw_text_found { /* in ctx's arena */
+    uint32_t end;
+    const uint32_t *lists;     /* nterms, index/words.h */
+    const bw_text_match *rest; /* rows from end on */
+    size_t nrest;
+} bw_text_found;
+/* Adds to stats, and to df[nterms] how many visible rows hold each term. */
+BW_MUST_USE bw_status bw_snapshot_text_find(bw_ctx *ctx, const bw_snapshot *s, const bw_text_query *q,
+                                            const bw_bitmap *visible, bw_text_stats *stats, uint64_t *df,
+                                            bw_text_found *out);
+uint64_t bw_snapshot_text_bytes(const bw_snapshot *s); /* of the lists in memory */
+/* Sets the bits of all rows found, visible or not. */
+void bw_snapshot_text_rows(const bw_snapshot *s, const bw_text_query *q, const bw_text_found *found,
+                           bw_bitmap *rows);
+typedef struct bw_text_weights {
+    const double *idf; /* nterms */
+    double mean;       /* length of a text */
+} bw_text_weights;
+/* The best by BM25 (index/words.h) of those allowed, which are visible, into out. */
+BW_MUST_USE bw_status bw_snapshot_text_best(bw_ctx *ctx, const bw_snapshot *s, const bw_text_query *q,
+                                            const bw_text_found *found, const bw_text_weights *weights,
+                                            const bw_bitmap *allowed, uint32_t part, bw_topk *out);
 
 /* Payload indexes of this snapshot's partition (payload_index.h), NULL when the field has none. */
 struct bw_payload_index;

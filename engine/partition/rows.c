@@ -163,6 +163,8 @@ bw_gen *bw_gen_new(const bw_vector_spec *specs, uint32_t nvec)
         if (specs[v].sparse && !(g->sparse[v] = bw_sparse_new()))
             good = false;
     bw_rwlock_init(&g->index_lock);
+    bw_rwlock_init(&g->words_lock);
+    pthread_mutex_init(&g->words_busy, NULL);
     if (!good) {
         bw_gen_release(g);
         return NULL;
@@ -197,7 +199,10 @@ void bw_gen_release(bw_gen *g)
     for (uint32_t v = 0; g->sparse && v < g->nvec; v++)
         bw_sparse_free(g->sparse[v]);
     bw_free(g->sparse);
+    bw_words_free(g->words);
     pthread_rwlock_destroy(&g->index_lock);
+    pthread_rwlock_destroy(&g->words_lock);
+    pthread_mutex_destroy(&g->words_busy);
     bw_free(g);
     if (large)
         bw_memory_give_back();

@@ -10,6 +10,7 @@
 #include "../index/codes.h"
 #include "../index/index.h"
 #include "../index/rows_view.h"
+#include "../index/words.h"
 #include "../store/blockfile.h"
 #include "../store/rec.h"
 #include "payload_index.h"
@@ -126,6 +127,9 @@ typedef struct bw_gen {
     _Atomic(bw_id_table *) ids;
     bw_sparse_index **sparse;    /* nvec; NULL for dense ones */
     pthread_rwlock_t index_lock; /* sparse and payload indexes */
+    pthread_mutex_t words_busy;  /* whoever adds to `words` (text.c) */
+    pthread_rwlock_t words_lock;
+    bw_words *words; /* words_lock; NULL: nobody has asked yet */
 } bw_gen;
 
 bw_gen *bw_gen_new(const bw_vector_spec *specs, uint32_t nvec); /* NULL: no memory */

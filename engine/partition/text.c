@@ -15,7 +15,6 @@
 #include <stdlib.h>
 
 enum {
-    TERMS_MAX = 256,
     TERM_BYTES_MAX = 1024,
     CHECK_ROWS = 256 /* split between two looks at the deadline */
 };
@@ -65,10 +64,7 @@ static fts5_api *api_get(void)
     return api;
 }
 
-typedef struct splitter {
-    fts5_tokenizer ops;
-    Fts5Tokenizer *inst;
-} splitter;
+typedef bw_text__splitter splitter;
 
 static bw_status splitter_open(bw_ctx *ctx, const char *name, const char **args,
                                int nargs, splitter *out)
@@ -85,22 +81,19 @@ static bw_status splitter_open(bw_ctx *ctx, const char *name, const char **args,
                : bw_fail(ctx, BW_EINTERNAL, "SQLite has no %s tokenizer", name);
 }
 
-static bw_status porter_open(bw_ctx *ctx, splitter *out)
+bw_status bw_text__porter(bw_ctx *ctx, bw_text__splitter *out)
 {
     static const char *args[] = {"unicode61"};
     return splitter_open(ctx, "porter", args, 1, out);
 }
 
-static void splitter_close(splitter *s)
+void bw_text__splitter_close(bw_text__splitter *s)
 {
     s->ops.xDelete(s->inst);
 }
 
-typedef int (*token_fn)(void *arg, int flags, const char *token, int n, int start,
-                        int end);
-
-static bw_status split(bw_ctx *ctx, const splitter *s, int why, bw_str text,
-                       token_fn fn, void *arg)
+bw_status bw_text__split(bw_ctx *ctx, const splitter *s, int why, bw_str text,
+                         bw_text__token_fn fn, void *arg)
 {
     if (text.len > INT32_MAX)
         return bw_fail(ctx, BW_EINVALID, "a text is too long");
@@ -127,12 +120,12 @@ static int count_token(void *arg, int flags, const char *token, int n, int start
 bw_status bw_text_count(bw_ctx *ctx, bw_str text, uint32_t *ntokens)
 {
     splitter s;
-    bw_status st = porter_open(ctx, &s);
+    bw_status st = bw_text__porter(ctx, &s);
     if (st != BW_OK)
         return st;
     *ntokens = 0;
-    st = split(ctx, &s, FTS5_TOKENIZE_DOCUMENT, text, count_token, ntokens);
-    splitter_close(&s);
+    st = bw_text__split(ctx, &s, FTS5_TOKENIZE_DOCUMENT, text, count_token, ntokens);
+    bw_text__splitter_close(&s);
     return st;
 }
 
@@ -173,11 +166,11 @@ static bw_status words_of(bw_ctx *ctx, bool stem, bw_str text, words *out)
     splitter s;
     *out = (words){.ctx = ctx};
     bw_status st =
-        stem ? porter_open(ctx, &s) : splitter_open(ctx, "unicode61", NULL, 0, &s);
+        stem ? bw_text__porter(ctx, &s) : splitter_open(ctx, "unicode61", NULL, 0, &s);
     if (st != BW_OK)
         return st;
-    st = split(ctx, &s, FTS5_TOKENIZE_QUERY, text, keep_token, out);
-    splitter_close(&s);
+    st = bw_text__split(ctx, &s, FTS5_TOKENIZE_QUERY, text, keep_token, out);
+    bw_text__splitter_close(&s);
     return st;
 }
 
@@ -193,7 +186,7 @@ bw_status bw_text_terms(bw_ctx *ctx, bw_str query, const bw_str **terms, size_t 
     if (plain.n != stems.n)
         return bw_fail(ctx, BW_EINTERNAL, "two tokenizers split a text differently");
     size_t k = 0;
-    for (size_t i = 0; i < stems.n && k < TERMS_MAX; i++) {
+    for (size_t i = 0; i < stems.n && k < BW_TEXT_TERMS_MAX; i++) {
         size_t j = 0;
         while (j < k && !bw_str_eq(stems.items[j], stems.items[i]))
             j++;
@@ -207,6 +200,22 @@ bw_status bw_text_terms(bw_ctx *ctx, bw_str query, const bw_str **terms, size_t 
     return BW_OK;
 }
 
+bw_status bw_text_stems(bw_ctx *ctx, const bw_str *terms, size_t n, const bw_str **stems)
+{
+    bw_str *out = bw_arena_alloc(ctx, n * sizeof *out);
+    if (!out)
+        return BW_ENOMEM;
+    for (size_t j = 0; j < n; j++) {
+        words w;
+        bw_status st = words_of(ctx, true, terms[j], &w);
+        if (st != BW_OK)
+            return st;
+        out[j] = w.n > 0 ? w.items[0] : (bw_str){NULL, 0};
+    }
+    *stems = out;
+    return BW_OK;
+}
+
 /* ---- term frequencies in the table ---- */
 
 /* bw_tf(ft): for the current row a blob of u32, how often each phrase occurs. */
@@ -216,11 +225,11 @@ static void tf_function(const Fts5ExtensionApi *api, Fts5Context *fts,
     (void)nargs;
     (void)args;
     int n = api->xPhraseCount(fts), ninst = 0;
-    if (n <= 0 || n > TERMS_MAX) {
+    if (n <= 0 || n > BW_TEXT_TERMS_MAX) {
         sqlite3_result_error_code(out, SQLITE_ERROR);
         return;
     }
-    uint32_t tf[TERMS_MAX] = {0};
+    uint32_t tf[BW_TEXT_TERMS_MAX] = {0};
     int rc = api->xInstCount(fts, &ninst);
     for (int i = 0; rc == SQLITE_OK && i < ninst; i++) {
         int phrase = 0, column = 0, at = 0;
@@ -261,6 +270,7 @@ static bw_status match_expression(bw_ctx *ctx, const bw_str *terms, size_t n,
 typedef struct matches {
     bw_text_match *items;
     size_t n, cap, nterms;
+    uint32_t from; /* rows below take no part */
 } matches;
 
 static bw_status match_put(bw_ctx *ctx, matches *m, uint32_t row, uint32_t length,
@@ -289,8 +299,11 @@ static bw_status search_table(bw_ctx *ctx, const bw_snapshot *s, bw_db *db,
     bw_status rc = match_expression(ctx, terms, m->nterms, &expr);
     if (rc == BW_OK)
         rc = bw_db_stmt(ctx, db, BW_PARTFILE_SLOT_TEXT,
-                        "SELECT rowid, bw_tf(ft) FROM ft WHERE ft MATCH ?1", &st);
-    if (rc == BW_OK && bw_db_bind_str(st, 1, bw_buf_view(&expr)) != SQLITE_OK)
+                        "SELECT rowid, bw_tf(ft) FROM ft WHERE ft MATCH ?1 AND rowid > ?2",
+                        &st);
+    const int64_t before = m->from > 0 ? s->rows->keys[m->from - 1] : INT64_MIN;
+    if (rc == BW_OK && (bw_db_bind_str(st, 1, bw_buf_view(&expr)) != SQLITE_OK ||
+                        sqlite3_bind_int64(st, 2, before) != SQLITE_OK))
         rc = bw_fail_nomem(ctx);
     bool row = false;
     while (rc == BW_OK && (rc = bw_db_step(ctx, db, st, &row)) == BW_OK && row) {
@@ -319,7 +332,7 @@ static bw_status search_row(bw_ctx *ctx, const bw_snapshot *s, uint32_t ord,
     const bw_rec *rec = s->rows->recs[ord];
     words w;
     bw_arena_mark mark = bw_arena_mark_get(ctx);
-    uint32_t tf[TERMS_MAX] = {0};
+    uint32_t tf[BW_TEXT_TERMS_MAX] = {0};
     bool any = false;
     bw_status st = words_of(ctx, true, rec->text, &w);
     for (size_t i = 0; st == BW_OK && i < w.n; i++)
@@ -346,19 +359,11 @@ static bool is_current(const bw_snapshot *s, const bw_snapshot *current, uint32_
 
 /* The rows that the table lacks: the ended ones, or (stale) all that have a text. */
 static bw_status search_memory(bw_ctx *ctx, const bw_snapshot *s, bool stale,
-                               const bw_str *terms, const bw_bitmap *visible,
+                               const bw_str *stems, const bw_bitmap *visible,
                                matches *m)
 {
-    bw_str stems[TERMS_MAX];
     size_t nsplit = 0;
-    for (size_t j = 0; j < m->nterms; j++) {
-        words w;
-        bw_status st = words_of(ctx, true, terms[j], &w);
-        if (st != BW_OK)
-            return st;
-        stems[j] = w.n > 0 ? w.items[0] : (bw_str){NULL, 0};
-    }
-    for (size_t i = bw_bitmap_next(visible, 0); i < s->nrows;
+    for (size_t i = bw_bitmap_next(visible, m->from); i < s->nrows;
          i = bw_bitmap_next(visible, i + 1)) {
         const bw_rec *rec = s->rows->recs[i];
         if (!rec->text.ptr || (!stale && is_current(s, s->part->current, (uint32_t)i)))
@@ -372,8 +377,8 @@ static bw_status search_memory(bw_ctx *ctx, const bw_snapshot *s, bool stale,
     return BW_OK;
 }
 
-static void sum_stats(const bw_snapshot *s, const bw_bitmap *visible,
-                      bw_text_stats *stats)
+void bw_text__sum(const bw_snapshot *s, const bw_bitmap *visible,
+                  bw_text_stats *stats)
 {
     if (visible == &s->live) {
         stats->ndocs += s->text_docs;
@@ -394,21 +399,15 @@ static int by_row(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-bw_status bw_snapshot_text(bw_ctx *ctx, const bw_snapshot *s, const bw_str *terms,
-                           size_t nterms, const bw_bitmap *visible,
-                           bw_text_stats *stats, const bw_text_match **out, size_t *n)
+bw_status bw_text__matches(bw_ctx *ctx, const bw_snapshot *s, const bw_text_query *q,
+                           uint32_t from, const bw_bitmap *visible,
+                           const bw_text_match **out, size_t *n)
 {
-    matches m = {.nterms = nterms};
+    matches m = {.nterms = q->nterms, .from = from};
     bw_partition *p = s->part;
-    sum_stats(s, visible, stats);
+    bw_status st = bw_ctx_may_wait(ctx);
     *out = NULL;
     *n = 0;
-    if (nterms == 0 || s->text_docs == 0)
-        return BW_OK;
-    if (nterms > TERMS_MAX)
-        return bw_fail(ctx, BW_EINVALID, "a text query has more than %d terms",
-                       TERMS_MAX);
-    bw_status st = bw_ctx_may_wait(ctx);
     if (st != BW_OK)
         return st;
     pthread_mutex_lock(&p->db_lock);
@@ -419,11 +418,11 @@ bw_status bw_snapshot_text(bw_ctx *ctx, const bw_snapshot *s, const bw_str *term
     if (st == BW_OK && !stale)
         st = bw_pool_get(ctx, p, &db);
     if (st == BW_OK && !stale) {
-        st = search_table(ctx, s, db, terms, visible, &m);
+        st = search_table(ctx, s, db, q->terms, visible, &m);
         bw_pool_put(p);
     }
     if (st == BW_OK && (stale || p->current != s)) /* locked: later ends do not count */
-        st = search_memory(ctx, s, stale, terms, visible, &m);
+        st = search_memory(ctx, s, stale, q->stems, visible, &m);
     pthread_mutex_unlock(&p->db_lock);
     if (st != BW_OK)
         return st;
@@ -432,4 +431,21 @@ bw_status bw_snapshot_text(bw_ctx *ctx, const bw_snapshot *s, const bw_str *term
     *out = m.items;
     *n = m.n;
     return BW_OK;
+}
+
+bw_status bw_snapshot_text(bw_ctx *ctx, const bw_snapshot *s, const bw_str *terms,
+                           size_t nterms, const bw_bitmap *visible,
+                           bw_text_stats *stats, const bw_text_match **out, size_t *n)
+{
+    bw_text_query q = {.terms = terms, .nterms = nterms};
+    bw_text__sum(s, visible, stats);
+    *out = NULL;
+    *n = 0;
+    if (nterms == 0 || s->text_docs == 0)
+        return BW_OK;
+    if (nterms > BW_TEXT_TERMS_MAX)
+        return bw_fail(ctx, BW_EINVALID, "a text query has more than %d terms",
+                       BW_TEXT_TERMS_MAX);
+    bw_status st = bw_text_stems(ctx, terms, nterms, &q.stems);
+    return st == BW_OK ? bw_text__matches(ctx, s, &q, 0, visible, out, n) : st;
 }

@@ -230,6 +230,6 @@ bw_status bw_leaf_recommend(bw_plan *p, const bw_leaf *leaf, bw_list *out)
         return st;
     if (q->strategy == BW_RECOMMEND_AVERAGE_VECTOR)
         return by_average(p, leaf, &x, out);
-    return bw_scan_scored(p, leaf, x.sum ? "sum_scores" : "best_score", NULL, score_row,
+    return bw_scan_scored(p, leaf, x.sum ? "sum_scores" : "best_score", score_row,
                           &x, out);
 }

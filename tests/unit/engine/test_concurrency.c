@@ -13,6 +13,27 @@ typedef struct world {
     atomic_uint looks;
 } world;
 
+/* By the lists in memory, which readers make while others read and a writer writes. */
+static void look_for_words(cell *c, const bw_snapshot *s, const bw_str *terms,
+                           size_t nterms)
+{
+    bw_text_query q = {.terms = terms, .nterms = nterms};
+    bw_text_stats stats = {0, 0};
+    bw_text_found found;
+    uint64_t df = 0;
+    const double idf = 1;
+    bw_candidate items[5];
+    bw_topk t;
+    bw_topk_init(&t, items, 5);
+    assert_int_equal(nterms, 1);
+    OK(bw_text_stems(c->ctx, terms, nterms, &q.stems));
+    OK(bw_snapshot_text_find(c->ctx, s, &q, bw_snapshot_live(s), &stats, &df, &found));
+    assert_int_equal(df, stats.ndocs);
+    const bw_text_weights weights = {&idf, 3};
+    OK(bw_snapshot_text_best(c->ctx, s, &q, &found, &weights, bw_snapshot_live(s), 0, &t));
+    assert_int_equal(t.n, stats.ndocs < 5 ? stats.ndocs : 5);
+}
+
 /* Classes 1 … 3 always hold every id once, all of one round. */
 static void look(cell *c, const bw_permit *permit, const bw_str *terms, size_t nterms)
 {
@@ -41,6 +62,7 @@ static void look(cell *c, const bw_permit *permit, const bw_str *terms, size_t n
         OK(bw_snapshot_text(c->ctx, s, terms, nterms, live, &stats, &m, &n));
         assert_int_equal(n, stats.ndocs);
         texts += (unsigned)n;
+        look_for_words(c, s, terms, nterms);
         float query[DIM] = {1, 0, 0, 0};
         bw_candidate items[5];
         bw_topk t;

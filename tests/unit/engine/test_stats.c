@@ -69,8 +69,9 @@ static void test_stats__the_ledger_adds_up(void **state)
     assert_int_equal(figure(c, "points", true), ROWS);
     uint64_t parts = 0;
     static const char *const names[] = {"vector_bytes", "code_bytes", "graph_bytes",
-                                        "id_bytes",     "row_bytes",  "sparse_bytes"};
-    for (size_t i = 0; i < 6; i++) {
+                                        "id_bytes",     "row_bytes",  "sparse_bytes",
+                                        "word_bytes"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         assert_int_equal(figure(c, names[i], true), figure(c, names[i], false));
         parts += figure(c, names[i], true);
     }

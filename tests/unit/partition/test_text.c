@@ -28,6 +28,56 @@ static void put(cell *c, unsigned class_no, uint64_t id, const char *text)
     cell_upsert(c, &p, 1);
 }
 
+/* The lists in memory say what the table says: rows, counts, scores to the bit. */
+static void check_lists(cell *c, const bw_snapshot *s, const bw_text_query *q,
+                        const bw_text_stats *stats, const bw_text_match *m, size_t n)
+{
+    enum { K = 3 };
+    bw_text_stats own = {0};
+    bw_text_found found;
+    bw_candidate got[K], want[K];
+    bw_topk a, b;
+    bw_bitmap rows, visible;
+    const bw_bitmap *live = bw_snapshot_live(s);
+    uint64_t *df = bw_arena_calloc(c->ctx, q->nterms, sizeof *df);
+    double *idf = bw_arena_alloc(c->ctx, q->nterms * sizeof *idf);
+    OK(bw_snapshot_text_find(c->ctx, s, q, live, &own, df, &found));
+    assert_memory_equal(&own, stats, sizeof own);
+    for (size_t j = 0; j < q->nterms; j++) {
+        uint64_t have = 0;
+        for (size_t i = 0; i < n; i++)
+            have += m[i].tf[j] > 0;
+        assert_int_equal(df[j], have);
+        idf[j] = 1.0 / (double)(1 + j);
+    }
+    OK(bw_bitmap_arena(c->ctx, s->nrows, &rows));
+    OK(bw_bitmap_arena(c->ctx, s->nrows, &visible));
+    bw_bitmap_copy(&visible, live);
+    bw_snapshot_text_rows(s, q, &found, &rows);
+    bw_bitmap_and(&rows, &visible);
+    assert_int_equal(bw_bitmap_count(&rows), n);
+    bw_topk_init(&a, got, K);
+    bw_topk_init(&b, want, K);
+    const bw_text_weights weights = {idf, 5};
+    for (size_t i = 0; i < n; i++) {
+        double sum = 0;
+        assert_true(bw_bitmap_get(&rows, m[i].row));
+        for (size_t j = 0; j < q->nterms; j++)
+            if (m[i].tf[j] > 0)
+                sum += bw_bm25_part(idf[j], m[i].tf[j], bw_bm25_norm(m[i].length, 5));
+        const bw_candidate k = {(float)sum, 1, m[i].row, *bw_snapshot_id(s, m[i].row)};
+        bw_topk_push(&b, &k);
+    }
+    OK(bw_snapshot_text_best(c->ctx, s, q, &found, &weights, live, 1, &a));
+    bw_topk_sort(&a);
+    bw_topk_sort(&b);
+    assert_int_equal(a.n, b.n);
+    for (size_t i = 0; i < a.n; i++) {
+        assert_int_equal(got[i].row, want[i].row);
+        assert_memory_equal(&got[i].key, &want[i].key, sizeof got[i].key);
+    }
+}
+
 /* "id:len:tf,tf id:…" of what one class holds of a query; statistics at the end. */
 static const char *find_in(cell *c, const bw_snapshot *s, const char *query)
 {
@@ -37,6 +87,9 @@ static const char *find_in(cell *c, const bw_snapshot *s, const char *query)
     bw_text_stats stats = {0};
     const bw_text_match *m;
     OK(bw_snapshot_text(c->ctx, s, terms, nterms, bw_snapshot_live(s), &stats, &m, &n));
+    bw_text_query q = {.terms = terms, .nterms = nterms};
+    OK(bw_text_stems(c->ctx, terms, nterms, &q.stems));
+    check_lists(c, s, &q, &stats, m, n);
     bw_buf b = {0};
     for (size_t i = 0; i < n; i++) {
         bw_buf_printf(&b,
@@ -221,6 +274,36 @@ static void test_snapshot_text__looks_at_the_deadline_over_ended_rows(void **sta
     bw_view_close(&old);
 }
 
+/* More text than one query adds to the lists: the table answers for the rest, and each
+ * query finds the same. */
+static void test_snapshot_text__the_table_answers_for_what_the_lists_lack(void **state)
+{
+    enum { LARGE = 900000, ROWS = 6 };
+    cell *c = *state;
+    for (unsigned id = 0; id < ROWS; id++) {
+        char *text = bw_arena_alloc(c->ctx, LARGE + 1);
+        for (size_t i = 0; i < LARGE; i += 6)
+            memcpy(text + i, i / 6 % 5 <= id % 5 ? "words " : "other ", 6);
+        text[LARGE] = 0;
+        put(c, 1, id, text);
+        bw_ctx_reset(c->ctx);
+    }
+    cell_reopen(c);
+    const char *first = NULL;
+    for (int round = 0; round < 4; round++) {
+        const char *now = find(c, 1, "words absent");
+        if (first)
+            assert_string_equal(now, first);
+        first = now;
+        bw_view v = cell_view(c, 1, 1);
+        assert_int_equal(bw_words_rows(v.parts[0]->gen->words), round == 0 ? 3 : ROWS);
+        bw_view_close(&v);
+    }
+    put(c, 1, 2, "few words");
+    put(c, 1, 9, "words words");
+    assert_non_null(strstr(find(c, 1, "words few"), "2:2:1,1 9:2:2,0"));
+}
+
 /* The first use of the tokenizers lacks memory; the next one must not remember that. */
 static void test_text__starts_again_after_no_memory(void **state)
 {
@@ -245,6 +328,7 @@ int main(void)
         T(test_snapshot_text__old_snapshots_find_what_they_cover),
         T(test_snapshot_text__changes_that_keep_the_text_keep_its_words),
         T(test_snapshot_text__looks_at_the_deadline_over_ended_rows),
+        T(test_snapshot_text__the_table_answers_for_what_the_lists_lack),
 #ifdef BW_DEBUG
         T(test_snapshot_text__finds_what_comes_after_a_refused_write),
 #endif
