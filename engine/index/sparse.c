@@ -6,8 +6,8 @@
  * which beats merging cursors while partitions are small; a bitmap of touched rows
  * keeps the walk over the result short. Leaves out: upper bounds (WAND), compression,
  * deletes (the caller's bitmap). */
-#include "../base/map.h"
 #include "index.h"
+#include <sodium.h>
 
 typedef struct posting {
     uint32_t row;
@@ -19,8 +19,17 @@ typedef struct list {
     size_t n, cap;
 } list;
 
+typedef struct slot {
+    uint32_t index, number; /* of its list, + 1; 0: free */
+} slot;
+
 struct bw_sparse_index {
-    bw_map *numbers; /* index (4 bytes) -> its list's number + 1 */
+    /* index -> list: open addressing, at most half full. One load of a row asks it once a
+     * value, so it is no bw_map, whose entries lie three cache misses away: that was two
+     * thirds of a load. */
+    slot *slots;
+    uint32_t bits;   /* of its size; 0: there is none yet */
+    uint64_t secret; /* odd: indices come from clients */
     list *lists;
     size_t nlists, cap;
     size_t rows; /* one more than the last row added */
@@ -29,6 +38,7 @@ struct bw_sparse_index {
 size_t bw_sparse_bytes(const bw_sparse_index *ix)
 {
     size_t bytes = sizeof *ix + ix->cap * sizeof *ix->lists;
+    bytes += ix->bits ? sizeof *ix->slots << ix->bits : 0;
     for (size_t i = 0; i < ix->nlists; i++)
         bytes += ix->lists[i].cap * sizeof *ix->lists[i].items;
     return bytes;
@@ -39,11 +49,8 @@ bw_sparse_index *bw_sparse_new(void)
     bw_sparse_index *ix = bw_calloc(1, sizeof *ix);
     if (!ix)
         return NULL;
-    ix->numbers = bw_map_new();
-    if (!ix->numbers) {
-        bw_free(ix);
-        return NULL;
-    }
+    randombytes_buf(&ix->secret, sizeof ix->secret);
+    ix->secret |= 1;
     return ix;
 }
 
@@ -54,25 +61,58 @@ void bw_sparse_free(bw_sparse_index *ix)
     for (size_t i = 0; i < ix->nlists; i++)
         bw_free(ix->lists[i].items);
     bw_free(ix->lists);
-    bw_map_free(ix->numbers);
+    bw_free(ix->slots);
     bw_free(ix);
+}
+
+/* Where the index is, or would be (Dietzfelbinger et al. 1997: multiply and shift). */
+static slot *slot_of(const bw_sparse_index *ix, uint32_t index)
+{
+    const size_t mask = ((size_t)1 << ix->bits) - 1;
+    size_t i = (size_t)((index + (uint64_t)1) * ix->secret >> (64 - ix->bits));
+    while (ix->slots[i].number && ix->slots[i].index != index)
+        i = (i + 1) & mask;
+    return &ix->slots[i];
 }
 
 /* NULL when no row has the index. */
 static const list *list_get(const bw_sparse_index *ix, uint32_t index)
 {
-    const uint64_t *number = bw_map_get(ix->numbers, &index, sizeof index);
-    return number && *number ? &ix->lists[*number - 1] : NULL;
+    if (ix->bits == 0)
+        return NULL;
+    const slot *s = slot_of(ix, index);
+    return s->number ? &ix->lists[s->number - 1] : NULL;
 }
 
-/* Finds or makes the list of an index; room for one more list first, so that the map
- * never names a list that is not there. NULL: no memory. */
+static bool grow_slots(bw_sparse_index *ix)
+{
+    if (ix->bits > 0 && ix->nlists < (size_t)1 << (ix->bits - 1))
+        return true;
+    bw_sparse_index more = *ix;
+    more.bits = ix->bits ? ix->bits + 1 : 7;
+    more.slots = bw_calloc((size_t)1 << more.bits, sizeof *more.slots);
+    if (!more.slots)
+        return false;
+    for (size_t i = 0; ix->bits > 0 && i < (size_t)1 << ix->bits; i++)
+        if (ix->slots[i].number)
+            *slot_of(&more, ix->slots[i].index) = ix->slots[i];
+    bw_free(ix->slots);
+    *ix = more;
+    return true;
+}
+
+/* Finds or makes the list of an index. NULL: no memory. */
 static list *list_put(bw_sparse_index *ix, uint32_t index)
 {
+    if (!grow_slots(ix))
+        return NULL;
+    slot *s = slot_of(ix, index);
+    if (s->number)
+        return &ix->lists[s->number - 1];
     if (ix->nlists == ix->cap) {
         const size_t cap = ix->cap ? 2 * ix->cap : 64;
         size_t bytes;
-        if (__builtin_mul_overflow(cap, sizeof(list), &bytes))
+        if (cap > UINT32_MAX || __builtin_mul_overflow(cap, sizeof(list), &bytes))
             return NULL;
         list *grown = bw_realloc(ix->lists, bytes);
         if (!grown)
@@ -80,15 +120,9 @@ static list *list_put(bw_sparse_index *ix, uint32_t index)
         ix->lists = grown;
         ix->cap = cap;
     }
-    bool fresh;
-    uint64_t *number = bw_map_put(ix->numbers, &index, sizeof index, &fresh);
-    if (!number)
-        return NULL;
-    if (*number == 0) {
-        ix->lists[ix->nlists] = (list){0};
-        *number = ++ix->nlists;
-    }
-    return &ix->lists[*number - 1];
+    ix->lists[ix->nlists] = (list){0};
+    *s = (slot){index, (uint32_t)++ix->nlists};
+    return &ix->lists[ix->nlists - 1];
 }
 
 static bool list_reserve(list *l)
