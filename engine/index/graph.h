@@ -100,7 +100,7 @@ struct bw_graph_scratch {
     float *rotated, *plain; /* of the query: padded dim; dim */
     float *estimates;       /* 32 */
     uint64_t *visited;      /* a bit a node; all 0 between walks */
-    uint64_t *beam;         /* ef_cap, and a 0 before them */
+    uint64_t *beam;         /* bw_graph_beam_room(ef_cap) keys */
     bw_graph_link *best;    /* the best `want` so far, nearest first */
     bw_graph_link *seen;    /* every node visited, in order */
 };
@@ -115,6 +115,7 @@ typedef struct bw_graph_walk {
     size_t rank;          /* 1 … want: whose distance slack and narrow are measured by */
     float slack;          /* stop when the next is beyond (1 + slack)·rank-th; +inf: never */
     float narrow;         /* what is beyond (1 + narrow)·rank-th is scored, not expanded */
+    bool once;            /* a node enters the beam once: for builds */
     const bw_bitmap *allowed; /* rows; NULL: all */
     const char *stored;       /* rows to be scored soon, stored_bytes each; NULL: none */
     size_t stored_bytes;
@@ -156,9 +157,14 @@ float bw_graph__distance(const bw_rabitq_own *a, const bw_rabitq_own *b, int32_t
 void bw_graph__measure(const bw_graph_points *p, bw_graph_pruner *room, uint32_t i,
                        size_t n);
 /* Chooses at most R of the pool's n candidates for node i into out, nearest first within
- * a round; sorts the pool. fill: lanes left are given to candidates in least shade. */
+ * a round; sorts the pool. fill: lanes left are given to candidates in little shade. */
 size_t bw_graph__prune(const bw_graph_points *p, bw_graph_pruner *room, uint32_t i,
                        size_t n, size_t R, bool fill, bw_graph_link *out);
+
+/* The i-th node that a lane of `node` is given when no candidate is left for it: from
+ * anywhere, by a hash of seed and place; may be one that it has, or itself. */
+uint32_t bw_graph__stray(uint64_t seed, uint32_t node, uint32_t i, uint32_t nodes);
+enum { BW_GRAPH_STRAYS_MAX = 4 }; /* draws, times R, until lanes stay empty */
 
 /* ---- graph_init.c: the links that the first round walks on ---- */
 /* lists: n × R links, counts: n. */

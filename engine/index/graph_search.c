@@ -4,7 +4,9 @@
  * beam of ef estimates is visited, that is, its own int8 code gives its distance, and 32
  * neighbours' estimates come out of registers at once; those below the beam's worst go
  * in. A node may be in the beam several times, by several parents' estimates: marking it
- * at the first one loses recall (measured: 0.949 with 35 hops against 0.954 with 29).
+ * at the first one loses recall (measured: 0.949 with 35 hops against 0.954 with 29). A
+ * build wants many candidates instead, and has each node once: in dense places a beam of
+ * 200 held twenty nodes ten times over, and one row in three could not fill its lanes.
  * What was visited is the result; the best of it are scored again from stored rows.
  *
  * A query is memory, not arithmetic: one row of some 2 kB a hop. So the row that is
@@ -14,6 +16,7 @@
  * keeps permitted ones; the more is forbidden around, the fewer forbidden ones go into
  * the beam. A walk that takes longer than a scan would is given up for the scan. */
 #include "graph.h"
+#include "graph_beam.h"
 
 #include <math.h>
 
@@ -25,7 +28,6 @@
 #define CODE_ERROR 0.004f
 
 enum {
-    EXPANDED = 1,
     SPARE_MIN = 6,
     RANK_MIN = 10,   /* the nearest alone says too little of where to stop */
     ENTERED_MAX = 8 /* of the entry row, the nearest */
@@ -48,7 +50,7 @@ bw_graph_scratch *bw_graph__scratch_new(const bw_graph *g, size_t ef_cap,
                             up64(g->params.dim * sizeof(float)),
                             up64(BW_FASTSCAN_LANES * sizeof(float)),
                             up64(bw_bitmap_words(g->nodes) * sizeof(uint64_t)),
-                            up64((ef_cap + 2) * sizeof(uint64_t)),
+                            up64(bw_graph_beam_room(ef_cap) * sizeof(uint64_t)),
                             up64((ef_cap + 1) * sizeof(bw_graph_link)),
                             up64(seen_cap * sizeof(bw_graph_link))};
     size_t at[sizeof parts / sizeof *parts], bytes = 0;
@@ -68,7 +70,7 @@ bw_graph_scratch *bw_graph__scratch_new(const bw_graph *g, size_t ef_cap,
     s->plain = (void *)(mem + at[3]);
     s->estimates = (void *)(mem + at[4]);
     s->visited = (void *)(mem + at[5]);
-    s->beam = (uint64_t *)(void *)(mem + at[6]) + 1; /* [-1] is 0 */
+    s->beam = (void *)(mem + at[6]);
     s->best = (void *)(mem + at[7]);
     s->seen = (void *)(mem + at[8]);
     return s;
@@ -105,82 +107,6 @@ static void scratch_give(bw_graph *g, bw_graph_scratch *s)
     }
     bw_graph__scratch_free(s);
 }
-
-/* ---- the beam: keys rising; a key is distance, node, expanded ---- */
-
-static inline uint32_t ordered(float d)
-{
-    uint32_t u;
-    memcpy(&u, &d, sizeof u);
-    return u ^ (uint32_t)((int32_t)u >> 31 | (int32_t)0x80000000);
-}
-
-static inline float unordered(uint32_t u)
-{
-    u ^= u & 0x80000000u ? 0x80000000u : 0xffffffffu;
-    float d;
-    memcpy(&d, &u, sizeof d);
-    return d;
-}
-
-static inline uint64_t key_of(float d, uint32_t node)
-{
-    return (uint64_t)ordered(d) << 32 | (uint64_t)node << 1;
-}
-static inline uint32_t key_node(uint64_t key)
-{
-    return (uint32_t)key >> 1;
-}
-static inline float key_distance(uint64_t key)
-{
-    return unordered((uint32_t)(key >> 32));
-}
-
-typedef struct beam {
-    uint64_t *keys;
-    size_t n, cap, next; /* next: the first unexpanded, or n */
-    float worst;         /* +inf until it is full */
-} beam;
-
-/* Rising; a hop has some five keys to put, rarely more than 32. */
-static inline void keys_sort(uint64_t *keys, size_t n)
-{
-    for (size_t i = 1; i < n; i++) {
-        const uint64_t key = keys[i];
-        size_t j = i;
-        for (; j > 0 && keys[j - 1] > key; j--)
-            keys[j] = keys[j - 1];
-        keys[j] = key;
-    }
-}
-
-/* Merges n sorted keys in, from the back; what falls off the end is gone. One by one, by
- * search and move, this was a quarter of a query's time: a branch guessed wrong each. */
-static inline void beam_merge(beam *b, const uint64_t *keys, size_t n)
-{
-    uint64_t *old = b->keys;
-    size_t i = b->n, j = n; /* of each, one past the last not yet placed */
-    while (i + j > b->cap) {
-        const bool mine = j == 0 || (i > 0 && old[i - 1] > keys[j - 1]);
-        i -= mine;
-        j -= !mine;
-    }
-    if (j == 0)
-        return;
-    size_t to = i + j;
-    b->n = to;
-    while (j > 0) { /* old[-1] is 0, below every key */
-        const uint64_t x = old[i - 1], y = keys[j - 1];
-        const bool mine = x > y;
-        old[--to] = mine ? x : y;
-        i -= mine;
-        j -= !mine;
-    }
-    b->next = to < b->next ? to : b->next;
-    if (b->n == b->cap)
-        b->worst = key_distance(old[b->n - 1]);
-}
-
 
 /* All of a row, or what its own distance takes. */
 static inline void prefetch_row(const bw_graph *g, uint32_t node, bool whole)
@@ -223,7 +149,7 @@ typedef struct walker {
     bw_graph_scratch *s;
     bw_graph_walk *w;
     const bw_fastscan *k;
-    beam beam;
+    bw_graph_beam beam;
     float kept; /* distance of the rank-th best, or +inf */
 } walker;
 
@@ -232,30 +158,42 @@ static inline bool visited(const bw_graph_scratch *s, uint32_t node)
     return s->visited[node / 64] >> (node % 64) & 1;
 }
 
-/* On to the first entry that is neither expanded nor visited by another's estimate. */
+/* On to the first entry that was not visited by another's estimate. */
 static inline void beam_on(walker *t)
 {
-    beam *b = &t->beam;
-    while (b->next < b->n && (b->keys[b->next] & EXPANDED ||
-                              visited(t->s, key_node(b->keys[b->next]))))
-        b->next++;
+    bw_graph_beam *b = &t->beam;
+    if (t->w->once)
+        return;
+    for (uint64_t key; (key = bw_graph_beam_next(b)) != BW_GRAPH_KEY_NONE && b->left > 0 &&
+                       visited(t->s, bw_graph_key_node(key));)
+        bw_graph_beam_take(b);
 }
 
-static inline void offer(walker *t, const uint32_t *ids, uint32_t lanes)
+static inline size_t keys_of(const walker *t, const uint32_t *ids, uint32_t lanes,
+                             uint64_t keys[BW_FASTSCAN_LANES])
 {
-    uint64_t keys[BW_FASTSCAN_LANES];
     size_t n = 0;
     for (uint32_t m = lanes; m; m &= m - 1) {
         const uint32_t lane = (uint32_t)__builtin_ctz(m), node = ids[lane];
-        keys[n] = key_of(t->s->estimates[lane], node);
+        keys[n] = bw_graph_key(t->s->estimates[lane], node);
         n += !visited(t->s, node);
     }
-    keys_sort(keys, n);
-    beam_merge(&t->beam, keys, n);
+    return n;
+}
+
+/* Offers; of a walk that takes a node once, what was offered counts as visited. */
+static inline void offer(walker *t, uint64_t *keys, size_t n)
+{
+    for (size_t i = 0; t->w->once && i < n; i++) {
+        const uint32_t node = bw_graph_key_node(keys[i]);
+        t->s->visited[node / 64] |= (uint64_t)1 << (node % 64);
+    }
+    bw_graph_beam_offer(&t->beam, keys, n);
 }
 
 /* Of the forbidden lanes only the nearest few, the fewer the more of the lanes are
- * permitted; and none from a node that is forbidden itself: such steps in the dark are
+ * permitted (with none of them recall falls, even where one row in ten is forbidden);
+ * and hardly any from a node that is forbidden itself: such steps in the dark are
  * one long. */
 static uint32_t lanes_filter(const walker *t, const uint32_t *ids, uint32_t lanes,
                              bool here)
@@ -265,7 +203,7 @@ static uint32_t lanes_filter(const walker *t, const uint32_t *ids, uint32_t lane
     const int share = __builtin_popcount(lanes) > 0
                           ? 100 * __builtin_popcount(yes) / __builtin_popcount(lanes)
                           : 100;
-    int most = share >= 40 ? 0 : share >= 8 ? 4 : 8;
+    int most = share >= 40 ? 1 : share >= 8 ? 4 : 8;
     if (!here && share > 0)
         most = most > 4 ? 4 : most / 2;
     for (; most > 0 && no; most--) {
@@ -314,10 +252,12 @@ static inline float limit_of(const walker *t)
 static inline float lanes_limit(const walker *t)
 {
     const bw_graph_walk *w = t->w;
-    const size_t far = 2 * w->rank;
-    if (w->nseen >= w->rank || t->beam.n < far || !(w->slack < INFINITY))
+    if (w->nseen >= w->rank || !(w->slack < INFINITY))
         return limit_of(t);
-    return key_distance(t->beam.keys[far - 1]) * (1 + w->slack);
+    const size_t taken = w->ef - t->beam.left, rank = 2 * w->rank;
+    const uint64_t key = bw_graph_beam_rank(&t->beam, rank > taken ? rank - taken : 1);
+    return key == BW_GRAPH_KEY_NONE ? INFINITY
+                                    : bw_graph_key_distance(key) * (1 + w->slack);
 }
 
 static inline void visit(walker *t, uint32_t node)
@@ -342,7 +282,8 @@ static inline void visit(walker *t, uint32_t node)
         const uint32_t *at = ids + block * BW_FASTSCAN_LANES;
         if (t->w->allowed)
             lanes = lanes_filter(t, at, lanes, here);
-        offer(t, at, lanes);
+        uint64_t keys[BW_FASTSCAN_LANES] __attribute__((uninitialized));
+        offer(t, keys, keys_of(t, at, lanes, keys));
     }
 }
 
@@ -351,31 +292,36 @@ static void enter(walker *t)
     const bw_rabitq_layout *l = &t->g->wide;
     const uint32_t *ids = bw_rabitq_row_ids(l, t->g->entry);
     const float d = bw_rabitq_distance(t->k, l, &t->s->query, t->g->entry);
-    t->beam.cap = ENTERED_MAX < t->w->ef ? ENTERED_MAX : t->w->ef;
+    const size_t most = ENTERED_MAX < t->w->ef ? ENTERED_MAX : t->w->ef;
+    uint64_t best[ENTERED_MAX + BW_FASTSCAN_LANES];
+    size_t n = 0;
+    float worst = INFINITY;
     for (uint32_t block = 0; block < l->R / BW_FASTSCAN_LANES; block++) {
         const uint32_t lanes = bw_rabitq_estimate(t->k, l, &t->s->query, t->g->entry,
-                                                  block, d, t->beam.worst,
-                                                  t->s->estimates);
-        offer(t, ids + block * BW_FASTSCAN_LANES, lanes);
+                                                  block, d, worst, t->s->estimates);
+        n += keys_of(t, ids + block * BW_FASTSCAN_LANES, lanes, best + n);
+        if (n < most)
+            continue;
+        bw_graph_keys_sort(best, n);
+        n = most;
+        worst = bw_graph_key_distance(best[n - 1]);
     }
-    t->beam.cap = t->w->ef;
-    if (t->beam.n < t->beam.cap)
-        t->beam.worst = INFINITY;
+    offer(t, best, n);
 }
 
 /* Fetches what comes next unless it is `done`; says what it was. */
 static inline uint32_t fetch_next(const walker *t, uint32_t done)
 {
-    const beam *b = &t->beam;
-    if (b->next == b->n)
+    const uint64_t key = bw_graph_beam_next(&t->beam);
+    if (key == BW_GRAPH_KEY_NONE)
         return done;
-    const uint64_t key = b->keys[b->next];
-    if (key_node(key) != done)
-        prefetch_row(t->g, key_node(key),
-                     key_distance(key) <= t->kept * (1 + t->w->narrow));
-    if (b->next + 1 < b->n)
-        prefetch_row(t->g, key_node(b->keys[b->next + 1]), false);
-    return key_node(key);
+    if (bw_graph_key_node(key) != done)
+        prefetch_row(t->g, bw_graph_key_node(key),
+                     bw_graph_key_distance(key) <= t->kept * (1 + t->w->narrow));
+    const uint64_t second = bw_graph_beam_second(&t->beam);
+    if (second != BW_GRAPH_KEY_NONE)
+        prefetch_row(t->g, bw_graph_key_node(second), false);
+    return bw_graph_key_node(key);
 }
 
 /* Near the end, when what comes next is no better than the k-th: the stored rows of the
@@ -395,32 +341,40 @@ static inline void fetch_stored(const walker *t, size_t *fetched)
 void bw_graph__walk(const bw_graph *g, bw_graph_scratch *s, bw_graph_walk *w)
 {
     size_t fetched = 0;
-    walker t = {.g = g, .s = s, .w = w, .k = bw_fastscan_get(), .kept = INFINITY};
-    t.beam = (beam){.keys = s->beam, .cap = w->ef, .worst = INFINITY};
-    assert(w->ef <= s->ef_cap && w->want <= w->ef && g->nodes > 0);
+    walker t __attribute__((uninitialized));
+    t.g = g;
+    t.s = s;
+    t.w = w;
+    t.k = bw_fastscan_get();
+    t.kept = INFINITY;
+    bw_graph_beam *b = &t.beam;
+    bw_graph_beam_init(b, s->beam, w->ef);
+    assert(w->ef > 0 && w->ef <= s->ef_cap && w->want <= w->ef && g->nodes > 0);
     assert(w->rank > 0 && w->rank <= w->want);
     w->nseen = w->nbest = 0;
     w->spent = false;
     enter(&t);
-    if (t.beam.n > 0)
-        prefetch_row(g, key_node(t.beam.keys[0]), true);
-    while (t.beam.next < t.beam.n) {
-        const uint64_t key = t.beam.keys[t.beam.next];
-        if (key_distance(key) > limit_of(&t))
+    if (bw_graph_beam_next(b) != BW_GRAPH_KEY_NONE)
+        prefetch_row(g, bw_graph_key_node(bw_graph_beam_next(b)), true);
+    for (uint64_t key;
+         (key = bw_graph_beam_next(b)) != BW_GRAPH_KEY_NONE && b->left > 0;) {
+        if (bw_graph_key_distance(key) > limit_of(&t))
             break;
         if (w->nseen == s->seen_cap || (w->hops_max && w->nseen == w->hops_max)) {
             w->spent = true;
             break;
         }
-        t.beam.keys[t.beam.next] |= EXPANDED;
+        bw_graph_beam_take(b);
         beam_on(&t);
         const uint32_t guess = fetch_next(&t, UINT32_MAX);
-        if (w->stored && key_distance(key) > t.kept)
+        if (w->stored && bw_graph_key_distance(key) > t.kept)
             fetch_stored(&t, &fetched);
-        visit(&t, key_node(key));
+        visit(&t, bw_graph_key_node(key));
         beam_on(&t);
         fetch_next(&t, guess);
     }
+    if (w->once)
+        memset(s->visited, 0, bw_bitmap_words(g->nodes) * sizeof *s->visited);
     for (size_t i = 0; i < w->nseen; i++)
         s->visited[s->seen[i].id / 64] = 0;
 }
@@ -625,7 +579,7 @@ bw_status bw_graph__search(bw_ctx *ctx, const bw_index *ix, const bw_index_searc
     if (g->nodes == 0 || ef == 0 || s->k > BW_GRAPH_EF_MAX ||
         (double)allowed < SCAN_ROWS_PER_HOP * (double)(ef + s->k) * forbid)
         return bw_index__scan(ctx, g->params.metric, g->n, g->params.dim, s, out);
-    const double wide = (double)ef * sqrt(forbid);
+    const double wide = (double)ef * sqrt(forbid * sqrt(sqrt(forbid)));
     ef = wide < BW_GRAPH_EF_MAX ? (size_t)wide : BW_GRAPH_EF_MAX;
     bw_graph_scratch *scratch = scratch_take(g, beam_of(ef, s->k));
     if (!scratch)
