@@ -6,7 +6,7 @@
  * 3. Rounds: every node searches for itself in the graph as it stands, and chooses links
  *    from what was visited and what it had; links are then offered to their targets,
  *    which choose again; then all rows are written. In the last round free lanes are
- *    filled.
+ *    filled (graph_prune.c says with what).
  * Nothing that a step reads is written by it, what is written goes to its node's own
  * place, and reverse offers are gathered in the order of their sources: so the bytes do
  * not depend on threads. Memory while building: rows as f32 and int8, and twice
@@ -64,7 +64,8 @@ static void find_links(void *arg, uint32_t thread, size_t from, size_t to)
                            .rank = 1,
                            .bound = INFINITY,
                            .slack = INFINITY,
-                           .narrow = INFINITY};
+                           .narrow = INFINITY,
+                           .once = true};
         bw_rabitq_query_set(&s->query, b->p.k, b->g->row.form,
                             b->x + i * b->p.dim);
         bw_graph__walk(b->g, s, &w);
@@ -96,6 +97,23 @@ static void merge_offers(void *arg, uint32_t thread, size_t from, size_t to)
     }
 }
 
+/* Lanes that are still free lead anywhere. */
+static void strays_add(build *b, uint32_t node)
+{
+    const uint32_t R = b->params->M;
+    bw_graph_link *list = b->lists + (size_t)node * R;
+    uint32_t n = b->counts[node];
+    for (uint32_t i = 0; n < R && i < BW_GRAPH_STRAYS_MAX * R; i++) {
+        const uint32_t id = bw_graph__stray(b->params->seed, node, i, b->p.n);
+        bool have = id == node;
+        for (uint32_t j = 0; j < n && !have; j++)
+            have = list[j].id == id;
+        if (!have)
+            list[n++].id = id;
+    }
+    b->counts[node] = n;
+}
+
 static void write_rows(void *arg, uint32_t thread, size_t from, size_t to)
 {
     (void)thread;
@@ -104,6 +122,8 @@ static void write_rows(void *arg, uint32_t thread, size_t from, size_t to)
     const bw_rabitq_layout *l = &b->g->row;
     for (size_t i = from; i < to; i++) {
         uint8_t *row = b->g->block + i * l->stride;
+        if (b->last)
+            strays_add(b, (uint32_t)i);
         bw_rabitq_row_init(l, row);
         bw_rabitq_row_own(l, row, b->x + i * dim);
         for (uint32_t j = 0; j < b->counts[i]; j++) {

@@ -83,7 +83,8 @@ static size_t pool_by_search(edit *e, uint32_t node, bw_graph_scratch *s,
                        .rank = 1,
                        .bound = INFINITY,
                        .slack = INFINITY,
-                       .narrow = INFINITY};
+                       .narrow = INFINITY,
+                       .once = true};
     bw_rabitq_query_set(&s->query, e->p.k, e->g->row.form,
                         e->x + (size_t)node * e->p.dim);
     bw_graph__walk(e->g, s, &w);
@@ -193,6 +194,28 @@ static bool lane_kept(const edit *e, const bw_rabitq_layout *l, const uint8_t *r
     return id != BW_RABITQ_NONE && list_has(e, node, id);
 }
 
+/* Lanes that are free lead anywhere, as a build leaves them. They are not in the lists:
+ * a later step takes them for its own. */
+static void strays_put(const edit *e, uint8_t *row, uint32_t node)
+{
+    const bw_rabitq_layout *l = &e->g->row;
+    const uint32_t *ids = bw_rabitq_row_ids(l, row);
+    uint32_t lane = 0;
+    for (uint32_t i = 0; i < BW_GRAPH_STRAYS_MAX * l->R; i++) {
+        while (lane < l->R && ids[lane] != BW_RABITQ_NONE)
+            lane++;
+        if (lane == l->R)
+            return;
+        const uint32_t id = bw_graph__stray(e->params->seed, node, i, e->p.n);
+        bool have = id == node;
+        for (uint32_t j = 0; j < l->R && !have; j++)
+            have = ids[j] == id;
+        if (!have)
+            bw_rabitq_row_put(l, row, lane, id, e->x + (size_t)id * e->p.dim,
+                              e->x + (size_t)node * e->p.dim);
+    }
+}
+
 /* Neighbours that stay keep their lanes; those that came take the first of the rest. */
 static void write_rows(void *arg, uint32_t thread, size_t from, size_t to)
 {
@@ -220,6 +243,7 @@ static void write_rows(void *arg, uint32_t thread, size_t from, size_t to)
                 bw_rabitq_row_clear(l, row, lane);
             }
         }
+        strays_put(e, row, node);
     }
 }
 

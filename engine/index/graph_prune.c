@@ -3,8 +3,12 @@
  * The rule is RNG's (as in NSG and SymphonyQG, 2411.12229, section 4): nearest first,
  * and a candidate that is nearer to a chosen one than to the node is in that one's shade
  * and left out. A block of 32 lanes costs a visit the same whether it is full, so lanes
- * that stay free are filled with what is least in the shade, step by step (SymphonyQG
- * fills by angle; the shade needs no further distances, since it was measured already).
+ * that stay free are filled with what is little in the shade, step by step (SymphonyQG
+ * fills by angle; the shade needs no further distances, since it was measured already),
+ * and at last with nodes from anywhere. Those are worth more than what is deep in the
+ * shade: a question that lies far from all rows has its answers in several places, and
+ * links from each place to the next do not exist (20,000 MiniLM rows and questions grown
+ * with noise, beam of 200: recall 0.984 instead of 0.977, other questions no worse).
  *
  * Distances between nodes are of their int8 codes: whole numbers below, so the choice is
  * the same everywhere. */
@@ -131,8 +135,8 @@ static void shade_by(const bw_graph_points *p, bw_graph_pruner *room, size_t c, 
 size_t bw_graph__prune(const bw_graph_points *p, bw_graph_pruner *room, uint32_t i,
                        size_t n, size_t R, bool fill, bw_graph_link *out)
 {
-    /* Shades are squared ratios; the last step takes whatever is left but doubles. */
-    static const float steps[] = {1, 1.1f, 1.2f, 1.35f, 1.5f, 1.75f, 2, 3, 1e30f};
+    /* Shades are squared ratios. */
+    static const float steps[] = {1, 1.1f, 1.2f};
     const size_t nsteps = fill ? sizeof steps / sizeof *steps : 1;
     n = pool_tidy(room->pool, n, i);
     size_t chosen = 0;
@@ -144,7 +148,15 @@ size_t bw_graph__prune(const bw_graph_points *p, bw_graph_pruner *room, uint32_t
                 continue;
             out[chosen++] = room->pool[c];
             room->shade[c] = INFINITY;
-            shade_by(p, room, c, n, fill ? 1e30f : 1);
+            shade_by(p, room, c, n, steps[nsteps - 1]);
         }
     return chosen;
+}
+
+uint32_t bw_graph__stray(uint64_t seed, uint32_t node, uint32_t i, uint32_t nodes)
+{
+    uint64_t z = seed + ((uint64_t)node << 32 | i) * 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u; /* SplitMix64 */
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return (uint32_t)((z ^ z >> 31) % nodes);
 }
