@@ -28,7 +28,7 @@ enum {
     BW_GRAPH_NODES_MIN = 64,  /* fewer are scanned */
     BW_GRAPH_ENTRIES_MAX = 4096,
     BW_GRAPH_SLOTS = 16,      /* scratches kept for the next searches */
-    BW_GRAPH_RUNGS = 16,      /* of the ladder of efforts */
+    BW_GRAPH_RUNGS = 32,      /* of the ladder of efforts */
     BW_GRAPH_DIM_MAX = 16384
 };
 

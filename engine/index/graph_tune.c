@@ -1,11 +1,12 @@
 /* Which effort a wanted recall takes: measured on this index, at the end of its build.
  *
  * Queries are made of the index's own rows, never of what people asked. A row as it is
- * would be too easy a query (its neighbours have links to it), so it is moved by half the
- * distance of a 10th neighbour, in the direction in which two other rows differ: so the
- * noise has the shape of the data, and the moved row has its 10th, 100th and 1000th
- * neighbours as far off as real questions have them (0.95, 1.20, 1.46 against 0.92, 1.16,
- * 1.45 of 500 questions to 20,000 MiniLM rows). Exact answers come from a scan, a ladder
+ * would be too easy a query (its neighbours have links to it), so it is moved by 0.57 of
+ * the distance of a 10th neighbour, in the direction in which two other rows differ: so
+ * the noise has the shape of the data. With that much of it the moved rows ask for about
+ * as much as real questions do and a little more (20,000 MiniLM rows, 500 questions: 0.95
+ * asked 0.953 given, 0.97 0.974, 0.99 0.993; half of the distance gives 0.944, 0.962 and
+ * 0.988, two thirds 0.967, 0.987 and 0.996). Exact answers come from a scan, a ladder
  * of efforts is tried, and each rung keeps a lower 95 % bound of recall@10: Wilson's
  * interval (1927), with the number of trials made smaller by as much as hits of one query
  * go together. Draws are by hash of the seed, sums in one order: the same on every ISA
@@ -24,14 +25,19 @@ enum {
     PIECE = 16,      /* queries that share a pass over the rows */
     BLOCK = 256,     /* rows of a pass that stay in cache */
     EFFORT_DEFAULT = 64,
-    THREADS_MAX = 64
+    THREADS_MAX = 64,
+    FEW_ROWS = 5000, /* of an index that is tuned in coarse steps: a scan is soon as fast */
+    COARSE = 3
 };
 
-#define NOISE  0.5   /* of the distance to a 10th neighbour */
+#define NOISE 0.57   /* of the distance to a 10th neighbour */
 #define ENOUGH 0.998 /* no rung above a bound of this */
 
-static const uint32_t efforts[BW_GRAPH_RUNGS] = {8,  12,  16,  20,  26,  32,  40,  52,
-                                                 64, 80, 104, 128, 192, 256, 384, 768};
+/* Steps of a tenth where most questions are; a search at a rung costs next to nothing
+ * beside the exact answers. */
+static const uint32_t efforts[BW_GRAPH_RUNGS] = {
+    4,  5,  6,  7,  8,  10, 12, 14, 16,  18,  20,  22,  24,  26,  29,  32,
+    36, 40, 44, 48, 53, 58, 64, 72, 80, 92, 104, 128, 160, 224, 384, 768};
 
 typedef struct tune {
     bw_graph *g;
@@ -43,7 +49,7 @@ typedef struct tune {
     uint8_t *hits;
     bw_point_id *ids;     /* zeros: searches want them, ties do not matter here */
     bw_bitmap all, block; /* every row; every row of a block */
-    bool halves; /* two kinds of queries: a rung is as good as for the harder */
+    bool lengths; /* short and long queries too: a rung is as good as for the hardest */
     uint32_t effort;
     atomic_bool failed;
 } tune;
@@ -104,21 +110,23 @@ static double length_of(const float *v, size_t dim)
 }
 
 /* Distances between rows of differing lengths: questions may well be of another length
- * than most rows, and the short ones are the hardest, since every row is then nearly as
- * far as its length. So the second half of the queries becomes as short as the shortest
- * twentieth of the rows. */
-static void queries_shorten(tune *t, const float *rows)
+ * than most rows. A short one is nearly as far from every row as that is long, a long one
+ * has its answers among the few long rows. So a quarter of the queries becomes as short as
+ * the shortest twentieth of the rows, another as long as the longest. */
+static void queries_stretch(tune *t, const float *rows)
 {
     const size_t dim = t->g->params.dim;
     float lengths[3 * QUERIES];
     for (size_t i = 0; i < 3 * QUERIES; i++)
         lengths[i] = (float)length_of(rows + i * dim, dim);
     qsort(lengths, 3 * QUERIES, sizeof *lengths, by_value);
-    const float low = lengths[3 * QUERIES / 20], middle = lengths[3 * QUERIES / 2];
-    t->halves = low < 0.95f * middle;
-    for (size_t q = QUERIES / 2; t->halves && q < QUERIES; q++) {
+    const float low = lengths[3 * QUERIES / 20], middle = lengths[3 * QUERIES / 2],
+                high = lengths[3 * QUERIES - 3 * QUERIES / 20];
+    t->lengths = low < 0.95f * middle || high > 1.05f * middle;
+    for (size_t q = QUERIES / 2; t->lengths && q < QUERIES; q++) {
         float *v = t->queries + q * dim;
-        const double l = length_of(v, dim), f = l > 0 ? (double)low / l : 1;
+        const float want = q < QUERIES * 3 / 4 ? low : high;
+        const double l = length_of(v, dim), f = l > 0 ? (double)want / l : 1;
         for (size_t i = 0; i < dim; i++)
             v[i] = (float)((double)v[i] * f);
     }
@@ -143,7 +151,7 @@ static bw_status queries_make(bw_ctx *ctx, tune *t)
             query_move(g, t->queries + i * dim, rows + (QUERIES + 2 * i) * dim,
                        rows + (QUERIES + 2 * i + 1) * dim, NOISE * (double)by);
         if (g->params.metric == BW_METRIC_EUCLID)
-            queries_shorten(t, rows);
+            queries_stretch(t, rows);
     }
     bw_free_vectors(rows);
     bw_graph__scratch_free(s);
@@ -238,17 +246,17 @@ static bw_status rungs_measure(bw_ctx *ctx, tune *t, const bw_index_params *para
     if (!bw_graph__parallel(params->threads, params->stop, QUERIES, PIECE, scan_pieces, t))
         return bw_graph__gave_up(ctx, params);
     float before = 0;
-    for (size_t i = 0; i < BW_GRAPH_RUNGS && !atomic_load(&t->failed); i++) {
+    const size_t step = g->n < FEW_ROWS ? COARSE : 1;
+    for (size_t i = 0; i < BW_GRAPH_RUNGS && !atomic_load(&t->failed); i += step) {
         t->effort = efforts[i];
         if (!bw_graph__parallel(params->threads, params->stop, QUERIES, PIECE,
                                 search_pieces, t))
             return bw_graph__gave_up(ctx, params);
-        double low = bound_lower(t->hits, t->halves ? QUERIES / 2 : QUERIES);
-        if (t->halves)
-            low = fmin(low, bound_lower(t->hits + QUERIES / 2, QUERIES / 2));
+        double low = bound_lower(t->hits, t->lengths ? QUERIES / 2 : QUERIES);
+        for (size_t q = QUERIES / 2; t->lengths && q < QUERIES; q += QUERIES / 4)
+            low = fmin(low, bound_lower(t->hits + q, QUERIES / 4));
         before = (float)low > before ? (float)low : before;
-        g->rungs[i] = (bw_graph_rung){efforts[i], before};
-        g->nrungs = (uint32_t)i + 1;
+        g->rungs[g->nrungs++] = (bw_graph_rung){efforts[i], before};
         if (before >= (float)ENOUGH)
             break;
     }
