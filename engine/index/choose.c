@@ -1,4 +1,4 @@
-/* The planner's table (choose.h): version 2. */
+/* The planner's table (choose.h): version 3. */
 #include "choose.h"
 
 #include <assert.h>
@@ -95,6 +95,17 @@ bw_choice bw_choose(const bw_choose_block *b, uint64_t *cost)
     return best;
 }
 
+uint32_t bw_choose_hops(uint32_t effort, size_t k)
+{
+    const uint64_t most = UINT32_MAX;
+    if (k <= 10)
+        return effort;
+    if (k >= most / 2)
+        return UINT32_MAX;
+    const uint64_t hops = effort + ((uint64_t)k - 10) * 3 / 2;
+    return hops < most ? (uint32_t)hops : UINT32_MAX;
+}
+
 uint32_t bw_choose_effort(float recall, size_t rows, size_t k)
 {
     static const struct {
@@ -109,7 +120,6 @@ uint32_t bw_choose_effort(float recall, size_t rows, size_t k)
     uint64_t effort = table[i].effort;
     for (size_t n = 40000; n < rows && n < (size_t)1 << 40; n *= 2)
         effort += effort / 6; /* 1.6 to 1.7 a decade */
-    if (k > 10) /* a slope and no step: effort does not jump with the limit */
-        effort += ((uint64_t)k - 10) * 3 / 2;
-    return effort < UINT32_MAX ? (uint32_t)effort : UINT32_MAX;
+    /* A slope and no step: effort does not jump with the limit. */
+    return bw_choose_hops(effort < UINT32_MAX ? (uint32_t)effort : UINT32_MAX, k);
 }

@@ -10,7 +10,7 @@
 #define BW_CHOOSE_H
 #include <bailiwick/types.h>
 
-enum { BW_CHOOSE_VERSION = 2 };
+enum { BW_CHOOSE_VERSION = 3 };
 
 enum {
     BW_EXACT_ROWS = 50000 /* below so many permitted rows a search is exact unless told */
@@ -50,6 +50,10 @@ typedef struct bw_choose_block {
 
 /* *lines: the cost of what was chosen; may be NULL. */
 bw_choice bw_choose(const bw_choose_block *b, uint64_t *lines);
+
+/* The hops of a graph for the k best, by the effort that it takes for ten: the k
+ * themselves and half as many around them are looked into. */
+uint32_t bw_choose_hops(uint32_t effort, size_t k);
 
 /* The effort (ef, beam size) to plan with where a kind has not measured its own. */
 uint32_t bw_choose_effort(float recall, size_t rows, size_t k);

@@ -133,7 +133,8 @@ static void choose(const pass *b, ask *a)
     if (may)
         a->effort = effort_for(b, p, a->recall);
     if (may && a->effort > 0) {
-        block.hops = a->effort;
+        const bool for_ten = a->recall == 0 || b->graph->ops->effort_of;
+        block.hops = for_ten ? bw_choose_hops(a->effort, p->k) : a->effort;
         block.hop_lines = hop_lines(b);
     }
     if (block.hops > 0 && env->graphs_first && a->n >= env->graph_rows_min)

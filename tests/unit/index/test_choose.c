@@ -123,6 +123,34 @@ static void test_choose__effort_grows_without_a_step(void **state)
     assert_int_equal(bw_choose_effort(0.95f, SIZE_MAX, SIZE_MAX / 4), UINT32_MAX);
 }
 
+/* What a limit adds to a walk counts: a large one over few rows is scanned. */
+static void test_choose__many_wanted_of_few_are_scanned(void **state)
+{
+    (void)state;
+    assert_int_equal(bw_choose_hops(24, 10), 24);
+    assert_int_equal(bw_choose_hops(24, 1), 24);
+    assert_int_equal(bw_choose_hops(24, 500), 24 + 735);
+    assert_int_equal(bw_choose_hops(UINT32_MAX, 500), UINT32_MAX);
+    assert_int_equal(bw_choose_hops(1, SIZE_MAX), UINT32_MAX);
+    int last = BW_CHOICE_GRAPH;
+    for (size_t k = 10; k <= 1000; k += 10) {
+        bw_choose_block b = block(20000, 20000);
+        b.k = k;
+        b.hops = bw_choose_hops(24, k);
+        const int c = bw_choose(&b, NULL);
+        assert_true(c <= last); /* once scanned, always scanned */
+        if (k <= 500)
+            assert_int_equal(c, BW_CHOICE_GRAPH);
+        if (k >= 700)
+            assert_int_equal(c, BW_CHOICE_CODES);
+        last = c;
+        b = block(1000000, 1000000);
+        b.k = k;
+        b.hops = bw_choose_hops(48, k);
+        assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_GRAPH);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +159,7 @@ int main(void)
         cmocka_unit_test(test_choose__a_graph_does_not_depend_on_the_place_of_rows),
         cmocka_unit_test(test_choose__never_turns_back_as_rows_are_added),
         cmocka_unit_test(test_choose__effort_grows_without_a_step),
+        cmocka_unit_test(test_choose__many_wanted_of_few_are_scanned),
     };
     return cmocka_run_group_tests_name("choose", tests, NULL, NULL);
 }
