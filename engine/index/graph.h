@@ -119,9 +119,11 @@ typedef struct bw_graph_walk {
     const bw_bitmap *allowed; /* rows; NULL: all */
     const char *stored;       /* rows to be scored soon, stored_bytes each; NULL: none */
     size_t stored_bytes;
+    bw_ctx *ctx; /* whose deadline ends the walk; NULL: none does */
     /* what the walk says */
     size_t nseen, nbest;
     bool spent; /* hops_max was reached before the walk's end */
+    bool late;  /* the deadline was: what was found so far is no answer */
 } bw_graph_walk;
 /* Sets s->query: the graph's form of a query. */
 void bw_graph__query(const bw_graph *g, bw_graph_scratch *s, const float *query);

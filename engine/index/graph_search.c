@@ -29,6 +29,7 @@
 
 enum {
     SPARE_MIN = 6,
+    CHECK_HOPS = 256, /* between two looks at the deadline: about half a millisecond */
     RANK_MIN = 10,   /* the nearest alone says too little of where to stop */
     ENTERED_MAX = 8 /* of the entry row, the nearest */
 };
@@ -352,7 +353,7 @@ void bw_graph__walk(const bw_graph *g, bw_graph_scratch *s, bw_graph_walk *w)
     assert(w->ef > 0 && w->ef <= s->ef_cap && w->want <= w->ef && g->nodes > 0);
     assert(w->rank > 0 && w->rank <= w->want);
     w->nseen = w->nbest = 0;
-    w->spent = false;
+    w->spent = w->late = false;
     enter(&t);
     if (bw_graph_beam_next(b) != BW_GRAPH_KEY_NONE)
         prefetch_row(g, bw_graph_key_node(bw_graph_beam_next(b)), true);
@@ -364,6 +365,9 @@ void bw_graph__walk(const bw_graph *g, bw_graph_scratch *s, bw_graph_walk *w)
             w->spent = true;
             break;
         }
+        if (w->ctx && w->nseen % CHECK_HOPS == CHECK_HOPS - 1 &&
+            (w->late = bw_ctx_check(w->ctx) != BW_OK))
+            break;
         bw_graph_beam_take(b);
         beam_on(&t);
         const uint32_t guess = fetch_next(&t, UINT32_MAX);
@@ -521,6 +525,7 @@ static bw_status walk_and_score(bw_ctx *ctx, const bw_graph *g, bw_graph_scratch
     const bool all = allowed == g->n;
     bw_graph_walk w = {.want = k + spare,
                        .bound = bound_of(g, s, out),
+                       .ctx = ctx,
                        .allowed = all ? NULL : s->allowed};
     knobs_set(&w, ef, k);
     w.stored = s->rows->data;
@@ -531,7 +536,7 @@ static bw_status walk_and_score(bw_ctx *ctx, const bw_graph *g, bw_graph_scratch
     bw_graph__walk(g, scratch, &w);
     size_t hops = w.nseen;
     /* A beam full of few nodes, several times each, ends early: once more with more. */
-    while (w.nbest < k && !w.spent && 2 * w.ef <= scratch->ef_cap) {
+    while (w.nbest < k && !w.spent && !w.late && 2 * w.ef <= scratch->ef_cap) {
         w.ef *= 2;
         w.slack = w.narrow = INFINITY;
         bw_graph__walk(g, scratch, &w);
@@ -539,6 +544,8 @@ static bw_status walk_and_score(bw_ctx *ctx, const bw_graph *g, bw_graph_scratch
     }
     if (s->hops)
         *s->hops += hops;
+    if (w.late)
+        return BW_ETIMEOUT;
     const size_t cap = k + spare;
     /* What is beyond the k-th by more than the codes' error is not worth its row. */
     while (w.nbest > k && scratch->best[w.nbest - 1].d >

@@ -503,6 +503,47 @@ static void test_graph__stops_when_told(void **state)
     assert_null(ix);
 }
 
+/* A deadline ends the walk itself, not only what comes after: counted in hops. */
+static void test_graph__a_walk_ends_at_the_deadline(void **state)
+{
+    fixture *f = *state;
+    enum { EFFORT = 600, LATE = 256 };
+    bw_index *ix = build(f, params(BW_METRIC_COSINE, DIM), f->rows, N);
+    const bw_rows view = {.dim = DIM, .n = N, .data = f->rows};
+    float query[DIM]; /* near nothing, so that the way is long */
+    for (size_t i = 0; i < DIM; i++)
+        query[i] = (float)rnd_gauss(&f->r);
+    bw_normalize_f32(query, DIM);
+    for (int round = 0; round < 4; round++) {
+        uint64_t hops = 0, rescored = 0;
+        bw_candidate found[K];
+        bw_topk t;
+        bw_topk_init(&t, found, K);
+        allow(f, N, round < 2 ? 1 : 0.9);
+        const bw_index_search s = {.query = query,
+                                   .k = K,
+                                   .effort = EFFORT,
+                                   .allowed = &f->allowed,
+                                   .ids = f->ids,
+                                   .rows = &view,
+                                   .hops = &hops,
+                                   .rescored = &rescored};
+        bw_ctx_set_deadline(f->ctx, round % 2 ? 1 : 0); /* long ago */
+        bw_status st = ix->ops->search(f->ctx, ix, &s, &t);
+        assert_int_equal(st, round % 2 ? BW_ETIMEOUT : BW_OK);
+        if (round % 2) {
+            assert_true(hops > 0 && hops <= LATE);
+            assert_int_equal(t.n + rescored, 0);
+            assert_non_null(strstr(bw_ctx_message(f->ctx), "time is over"));
+        } else {
+            assert_true(hops > LATE); /* it has far to go */
+            assert_int_equal(t.n, K);
+        }
+        bw_ctx_reset(f->ctx);
+    }
+    ix->ops->free(ix);
+}
+
 static void test_graph__bad_parameters_are_refused(void **state)
 {
     fixture *f = *state;
@@ -538,6 +579,7 @@ int main(void)
         cmocka_unit_test(test_graph__damaged_bytes_are_refused_or_harmless),
         cmocka_unit_test(test_graph__unfit_rows_are_scanned),
         cmocka_unit_test(test_graph__stops_when_told),
+        cmocka_unit_test(test_graph__a_walk_ends_at_the_deadline),
         cmocka_unit_test(test_graph__bad_parameters_are_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
