@@ -60,6 +60,11 @@ BW_MUST_USE bw_status bw_qdrant__body(bw_qdrant_parse *p, bw_str body,
 BW_MUST_USE bw_status bw_qdrant__no_filter_words(bw_qdrant_parse *p,
                                                  const bw_json *object,
                                                  const char *own);
+/* Refuses members of an object that are none of the words (a list that ends with NULL)
+ * and not null: what is misspelt would be lost in silence. What is no object is left to
+ * others. Only where every word of Qdrant's API is in the list. */
+BW_MUST_USE bw_status bw_qdrant__known(bw_qdrant_parse *p, const bw_json *object,
+                                       const char *const *words);
 /* shard_key: null and missing only. */
 BW_MUST_USE bw_status bw_qdrant__no_shard_key(bw_qdrant_parse *p,
                                               const bw_json *object);
@@ -190,7 +195,9 @@ typedef struct bw_qdrant_schema {
  * hnsw_config, for what the vector's own does not say; may be NULL. */
 BW_MUST_USE bw_status bw_qdrant__storage(bw_qdrant_parse *p, const bw_json *node,
                                          const bw_json *hnsw, bw_vector_spec *out);
+/* The words of a quantization_config and of an hnsw_config; NULL is accepted. */
 BW_MUST_USE bw_status bw_qdrant__quantization(bw_qdrant_parse *p, const bw_json *v);
+BW_MUST_USE bw_status bw_qdrant__hnsw(bw_qdrant_parse *p, const bw_json *v);
 void bw_qdrant__put_storage(bw_buf *b, const bw_vector_spec *spec); /* members, if any */
 BW_MUST_USE bw_status bw_qdrant__create(bw_qdrant_parse *p, const bw_json *body,
                                         bw_qdrant_schema *out);

@@ -4,7 +4,8 @@
  * Place in the flow: first thing of every handler; the parsers of filters, vectors,
  * points and queries stand on it. Null means missing everywhere but inside payloads
  * (bw_json_get_value). Unknown fields are ignored as Qdrant does, except the words of a
- * filter where no filter is: dropping one would widen the answer. */
+ * filter where no filter is (dropping one would widen the answer), and those of objects
+ * whose words say how good an answer must be or what a collection is to become. */
 #include "qdrant.h"
 
 #include <stdio.h>
@@ -112,6 +113,29 @@ bw_status bw_qdrant__no_filter_words(bw_qdrant_parse *p, const bw_json *object,
             if (bw_str_eq(m->key, bw_str_c(filter_words[i])))
                 return bw_qdrant__format(p, m, "`%s` belongs inside a filter",
                                          filter_words[i]);
+    }
+    return BW_OK;
+}
+
+bw_status bw_qdrant__known(bw_qdrant_parse *p, const bw_json *object,
+                           const char *const *words)
+{
+    if (!object || object->kind != BW_JSON_OBJECT)
+        return BW_OK;
+    for (const bw_json *m = object->child; m; m = m->next) {
+        size_t i = 0;
+        while (words[i] && !bw_str_eq(m->key, bw_str_c(words[i])))
+            i++;
+        if (words[i] || m->kind == BW_JSON_NULL)
+            continue;
+        bw_buf b = {0};
+        for (i = 0; words[i]; i++)
+            bw_buf_printf(&b, "%s%s", i ? ", " : "", words[i]);
+        bw_buf_putc(&b, 0);
+        bw_status s = b.failed ? bw_fail_nomem(p->ctx)
+                               : bw_qdrant__format(p, m, "unknown field, expected %s", b.ptr);
+        bw_buf_clear(&b);
+        return s;
     }
     return BW_OK;
 }

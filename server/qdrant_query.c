@@ -277,6 +277,19 @@ static bw_status recall_in(bw_qdrant_parse *p, const bw_json *object, double *ou
     return BW_OK;
 }
 
+/* Qdrant's SearchParams, all of them, and `recall`. */
+static bw_status known_params(bw_qdrant_parse *p, const bw_json *v)
+{
+    static const char *const words[] = {"hnsw_ef", "exact", "indexed_only", "quantization",
+                                        "acorn",   "idf",   "recall",       NULL};
+    static const char *const quantization[] = {"ignore", "rescore", "oversampling", NULL};
+    static const char *const acorn[] = {"enable", "max_selectivity", NULL};
+    bw_status s = bw_qdrant__known(p, v, words);
+    if (s == BW_OK)
+        s = bw_qdrant__known(p, bw_json_get(v, "quantization"), quantization);
+    return s == BW_OK ? bw_qdrant__known(p, bw_json_get(v, "acorn"), acorn) : s;
+}
+
 static bw_status params(bw_qdrant_parse *p, const bw_json *object, bw_query *out)
 {
     const bw_json *v = bw_json_get_value(object, "params");
@@ -287,6 +300,8 @@ static bw_status params(bw_qdrant_parse *p, const bw_json *object, bw_query *out
     if (v->kind != BW_JSON_OBJECT)
         return bw_qdrant__format(p, v, "expected an object");
     bw_status s = bw_qdrant__no_filter_words(p, v, NULL);
+    if (s == BW_OK)
+        s = known_params(p, v);
     if (s == BW_OK)
         s = bw_qdrant__u32(p, v, "hnsw_ef", 1, BW_LIMIT_EF, &out->ef_search);
     if (s == BW_OK)

@@ -360,6 +360,8 @@ static bw_status put_parts(bw_qdrant_parse *p, bw_buf *b, const bw_json *base,
 {
     const bw_json *over, *metadata;
     bw_status s;
+    if ((s = bw_qdrant__hnsw(p, bw_json_get_value(body, "hnsw_config"))) != BW_OK)
+        return s;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const bw_json *low = bw_json_get(base, parts[i].kept);
         if ((s = object_field(p, body, parts[i].wire, &over)) != BW_OK)
@@ -456,6 +458,7 @@ static const word diff_words[] = {
     {"hnsw_config", 'o', hnsw_words, 0, NULL},
     {"quantization_config", 'a', NULL, 0, NULL},
     {"on_disk", 'b', NULL, 0, NULL},
+    {"memory", 's', NULL, 0, NULL}, /* newer than on_disk; no more is acted on than that */
     {NULL, 0, NULL, 0, NULL},
 };
 
@@ -470,7 +473,11 @@ static bw_status patch_one(bw_qdrant_parse *p, bw_buf *b, const bw_json *base,
         if (!w->name && m->kind != BW_JSON_NULL)
             return bw_qdrant__format(p, m, "this cannot be changed");
     }
-    return put_words(p, b, words, base, over);
+    bw_status s = bw_qdrant__hnsw(p, bw_json_get_value(over, "hnsw_config"));
+    const bw_json *q = bw_json_get_value(over, "quantization_config");
+    if (s == BW_OK && q && q->kind == BW_JSON_OBJECT)
+        s = bw_qdrant__quantization(p, q);
+    return s == BW_OK ? put_words(p, b, words, base, over) : s;
 }
 
 static bw_status patch_family(bw_qdrant_parse *p, bw_buf *b, const bw_json *base,
@@ -500,6 +507,22 @@ static bw_status patch_family(bw_qdrant_parse *p, bw_buf *b, const bw_json *base
     return BW_OK;
 }
 
+/* UpdateCollection's words, and the scalar ones of `params`. */
+static bw_status known_changes(bw_qdrant_parse *p, const bw_json *body)
+{
+    static const char *const words[] = {
+        "vectors",        "sparse_vectors",      "params",
+        "hnsw_config",    "optimizers_config",   "wal_config",
+        "metadata",       "quantization_config", "strict_mode_config",
+        NULL};
+    static const char *const params[] = {
+        "replication_factor",    "write_consistency_factor", "read_fan_out_factor",
+        "read_fan_out_delay_ms", "on_disk_payload",          "payload",
+        "shard_number",          NULL};
+    bw_status s = bw_qdrant__known(p, body, words);
+    return s == BW_OK ? bw_qdrant__known(p, bw_json_get(body, "params"), params) : s;
+}
+
 bw_status bw_qdrant__patch(bw_qdrant_parse *p, bw_str settings, const bw_json *body,
                            bw_qdrant_schema *out)
 {
@@ -510,6 +533,8 @@ bw_status bw_qdrant__patch(bw_qdrant_parse *p, bw_str settings, const bw_json *b
     bw_status s = bw_json_parse(p->ctx, settings, BW_JSON_REQUEST, &base);
     if (s == BW_EINVALID)
         return bw_fail(p->ctx, BW_ECORRUPT, "the collection's settings are no JSON");
+    if (s == BW_OK)
+        s = known_changes(p, body);
     if (s == BW_OK)
         s = refuse_unserved(p, body);
     if (s == BW_OK)

@@ -48,19 +48,43 @@ static bw_status index_kind(bw_qdrant_parse *p, const bw_json *v, bw_vector_spec
 
 bw_status bw_qdrant__quantization(bw_qdrant_parse *p, const bw_json *v)
 {
-    static const char *const words[] = {"scalar", "product", "binary", "turbo"};
+    static const char *const words[] = {"scalar", "product", "binary", "turbo", NULL};
+    static const char *const inner[][6] = {
+        {"type", "quantile", "always_ram", "memory"},
+        {"compression", "always_ram", "memory"},
+        {"encoding", "query_encoding", "always_ram", "memory"},
+        {"bits", "always_ram", "memory"}};
     if (!v)
         return BW_OK;
     if (v->kind != BW_JSON_OBJECT)
         return bw_qdrant__format(p, v, "expected an object");
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    bw_status s = bw_qdrant__known(p, v, words);
+    if (s != BW_OK)
+        return s;
+    for (size_t i = 0; words[i]; i++) {
         const bw_json *q = bw_json_get_value(v, words[i]);
         if (q && q->kind != BW_JSON_OBJECT)
             return bw_qdrant__format(p, q, "expected an object");
         if (q)
-            return BW_OK;
+            return bw_qdrant__known(p, q, inner[i]);
     }
     return bw_qdrant__format(p, v, "expected scalar, product, binary or turbo");
+}
+
+bw_status bw_qdrant__hnsw(bw_qdrant_parse *p, const bw_json *v)
+{
+    static const char *const words[] = {"m",
+                                        "ef_construct",
+                                        "full_scan_threshold",
+                                        "max_indexing_threads",
+                                        "on_disk",
+                                        "memory",
+                                        "payload_m",
+                                        "inline_storage",
+                                        NULL};
+    if (v && v->kind != BW_JSON_OBJECT)
+        return bw_qdrant__format(p, v, "expected an object");
+    return bw_qdrant__known(p, v, words);
 }
 
 /* m = 0 is Qdrant's word for "no graph". What was not asked for stays 0: our own choice. */
@@ -89,17 +113,17 @@ bw_status bw_qdrant__storage(bw_qdrant_parse *p, const bw_json *node,
                              const bw_json *hnsw, bw_vector_spec *out)
 {
     const bw_json *own = bw_json_get_value(node, "hnsw_config");
-    bw_status s = datatype(p, bw_json_get_value(node, "datatype"), out);
+    bw_status s = bw_qdrant__hnsw(p, own);
+    if (s == BW_OK)
+        s = bw_qdrant__hnsw(p, hnsw);
+    if (s == BW_OK)
+        s = datatype(p, bw_json_get_value(node, "datatype"), out);
     if (s == BW_OK)
         s = bw_qdrant__bool(p, node, "on_disk", &out->on_disk);
     if (s == BW_OK)
         s = index_kind(p, bw_json_get_value(node, "_index"), out);
     if (s == BW_OK)
         s = bw_qdrant__quantization(p, bw_json_get_value(node, "quantization_config"));
-    if (s == BW_OK && own && own->kind != BW_JSON_OBJECT)
-        s = bw_qdrant__format(p, own, "expected an object");
-    if (s == BW_OK && hnsw && hnsw->kind != BW_JSON_OBJECT)
-        s = bw_qdrant__format(p, hnsw, "expected an object");
     return s == BW_OK ? graph(p, own, hnsw, out) : s;
 }
 

@@ -8,7 +8,12 @@ bw_status bw_v1_collection_seal(bw_request *r, bw_response *out)
 {
     bw_collection_info info;
     bw_permit permit;
-    bw_status s = bw_gate_permit(r, r->args[0], BW_ACTION_QUERY, &info, &permit);
+    static const char *const allowed[] = {NULL}; /* what is asked for stands in the path */
+    const bw_json *body;
+    bw_status s = r->body.len ? bw_v1_body(r, allowed, &body) : BW_OK;
+    if (s != BW_OK)
+        return s;
+    s = bw_gate_permit(r, r->args[0], BW_ACTION_QUERY, &info, &permit);
     if (s == BW_OK)
         s = bw_collection_seal(r->ctx, r->server->engine, info.tenant, info.name,
                                &permit);

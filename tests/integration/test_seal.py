@@ -33,6 +33,9 @@ def test_seal__by_call_command_and_patch(tmp_path):
         before = ask(c, "x", ana)
         r = c.post("/v1/collections/x/seal", {}, key=ana)
         assert r.status == 200 and r.json() == {"sealed": True}, r
+        for body, where in (({"force": True}, "/force"), ({"exact": 1, "x": 2}, "/exact"), ([1], "")):
+            r = c.post("/v1/collections/x/seal", body, key=ana)
+            assert r.status == 400 and where in r.text, r
         m = segments(c)
         assert m["bailiwick_engine_segments_sealed"] == 1 and m["bailiwick_engine_graphs_serving"] == 1
         assert m["bailiwick_engine_merges_pending"] == 0

@@ -194,6 +194,15 @@ static const struct {
     {"{\"query\":1,\"limit\":-1}", "/limit", 0},
     {"{\"query\":1,\"params\":{\"hnsw_ef\":0}}", "hnsw_ef", 422},
     {"{\"query\":1,\"params\":{\"exact\":1}}", "/params/exact", 0},
+    {"{\"query\":1,\"params\":{\"recal\":0.99}}",
+     "/params/recal: unknown field, expected hnsw_ef, exact", 0},
+    {"{\"query\":1,\"params\":{\"ef\":100}}", "/params/ef: unknown", 0},
+    {"{\"query\":1,\"params\":{\"quantization\":{\"rescor\":true}}}",
+     "/params/quantization/rescor: unknown", 0},
+    {"{\"query\":1,\"params\":{\"acorn\":{\"enabled\":true}}}", "/params/acorn/enabled", 0},
+    {"{\"query\":{\"fusion\":\"rrf\"},\"prefetch\":{\"query\":1,\"params\":{\"recall\":1,"
+     "\"x\":1}}}",
+     "/prefetch/params/x: unknown", 0},
     {"{\"query\":1,\"shard_key\":\"a\"}", "shard key is not served", 0},
     {"{\"query\":1,\"must\":[]}", "`must` belongs inside a filter", 0},
     {"{\"query\":1,\"match\":{\"value\":1}}", "`match` belongs", 0},
@@ -212,6 +221,19 @@ static const struct {
      0},
     {"{\"query\":1,\"with_vector\":7}", "/with_vector", 0},
 };
+
+/* Every word of Qdrant's SearchParams, and nulls. */
+static void test_query__known_params_are_taken(void **state)
+{
+    fixture *f = *state;
+    ok(f, "{\"query\":1,\"params\":{\"hnsw_ef\":64,\"exact\":false,\"indexed_only\":true,"
+          "\"quantization\":{\"ignore\":false,\"rescore\":true,\"oversampling\":2.0},"
+          "\"acorn\":{\"enable\":true,\"max_selectivity\":0.4},\"idf\":\"global\"}}");
+    ok(f, "{\"query\":1,\"params\":{\"hnsw_ef\":null,\"quantization\":null,\"acorn\":null,"
+          "\"idf\":null,\"later\":null}}");
+    ok(f, "{\"query\":1,\"params\":{}}");
+    ok(f, "{\"query\":1,\"params\":{\"recall\":0.95}}");
+}
 
 static void test_query__refuses_by_name(void **state)
 {
@@ -295,6 +317,7 @@ int main(void)
         cmocka_unit_test(test_query__recommend_and_order_by),
         cmocka_unit_test(test_query__lookup_from_is_collected_once),
         cmocka_unit_test(test_query__older_calls),
+        cmocka_unit_test(test_query__known_params_are_taken),
         cmocka_unit_test(test_query__refuses_by_name),
         cmocka_unit_test(test_query__caps),
         cmocka_unit_test(test_query__foreign_model_is_a_conflict),

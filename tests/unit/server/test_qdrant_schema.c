@@ -39,7 +39,7 @@ static void test_create__forms(void **state)
         create(
             f,
             "{\"vectors\":{\"m\":{\"size\":2,\"distance\":\"Manhattan\","
-            "\"hnsw_config\":{\"m\":4,\"x\":1}},\"e\":{\"size\":3,\"distance\":"
+            "\"hnsw_config\":{\"m\":4,\"x\":null,\"memory\":\"cold\"}},\"e\":{\"size\":3,\"distance\":"
             "\"Euclid\"}},"
             "\"sparse_vectors\":{\"s\":{},\"i\":{\"modifier\":\"idf\",\"index\":"
             "{\"on_disk\":false}}},\"on_disk_payload\":true,\"metadata\":{\"o\":\"x\","
@@ -84,6 +84,15 @@ static const struct {
      "/sparse_vectors/s/modifier", 0},
     {"{\"hnsw_config\":{\"m\":\"x\"}}", "/hnsw_config/m", 0},
     {"{\"hnsw_config\":{\"ef_construct\":3}}", "ef_construct", 422},
+    {"{\"hnsw_config\":{\"ef_constructs\":300}}", "/hnsw_config/ef_constructs: unknown", 0},
+    {"{\"vectors\":{\"size\":4,\"distance\":\"Dot\",\"hnsw_config\":{\"M\":8}}}",
+     "/vectors/hnsw_config/M: unknown field, expected m, ef_construct", 0},
+    {"{\"quantization_config\":{\"scaler\":{}}}", "/quantization_config/scaler: unknown", 0},
+    {"{\"quantization_config\":{\"scalar\":{\"type\":\"int8\",\"quantil\":0.9}}}",
+     "/quantization_config/scalar/quantil: unknown field, expected type, quantile", 0},
+    {"{\"vectors\":{\"size\":4,\"distance\":\"Dot\",\"quantization_config\":{\"binary\":{"
+     "\"bits\":2}}}}",
+     "/vectors/quantization_config/binary/bits: unknown", 0},
     {"{\"shard_number\":0}", "shard_number", 422},
     {"{\"sharding_method\":\"custom\"}", "custom sharding", 0},
     {"{\"strict_mode_config\":{\"enabled\":true}}", "strict mode", 0},
@@ -145,6 +154,47 @@ static void test_patch__merges(void **state)
     assert_int_equal(bw_qdrant__patch(&f->p, bw_str_c(base), body, &schema),
                      BW_EINVALID);
     assert_message(f, "Not existing vector name error: zzz");
+}
+
+/* The words of Qdrant's OpenAPI document pass, nulls too; a misspelt one changes nothing. */
+static void test_patch__refuses_what_it_does_not_know(void **state)
+{
+    fixture *f = *state;
+    const char *base = "{\"vectors\":{\"size\":4,\"distance\":\"Dot\"},\"params\":{}}";
+    static const char *const taken[] = {
+        "{\"vectors\":{\"\":{\"memory\":\"cold\",\"hnsw_config\":{\"memory\":\"pinned\","
+        "\"inline_storage\":true,\"payload_m\":4,\"m\":8,\"on_disk\":true,"
+        "\"full_scan_threshold\":10,\"max_indexing_threads\":1,\"ef_construct\":9}}}}",
+        "{\"params\":{\"read_fan_out_factor\":1,\"read_fan_out_delay_ms\":1,"
+        "\"write_consistency_factor\":1,\"replication_factor\":1,\"on_disk_payload\":true,"
+        "\"payload\":{}},\"strict_mode_config\":{\"enabled\":false},\"nonsense\":null}",
+        "{\"quantization_config\":{\"turbo\":{\"bits\":\"bits4\",\"always_ram\":true,"
+        "\"memory\":\"cold\"}}}",
+        "{\"quantization_config\":{\"product\":{\"compression\":\"x16\"}}}",
+        "{\"quantization_config\":{\"binary\":{\"encoding\":\"two_bits\","
+        "\"query_encoding\":\"scalar8bits\"}}}",
+        "{\"quantization_config\":\"Disabled\"}"};
+    static const char *const refused[][2] = {
+        {"{\"optimizer_config\":{\"indexing_threshold\":1}}",
+         "/optimizer_config: unknown field, expected vectors, "},
+        {"{\"hnsw\":{\"m\":4}}", "/hnsw: unknown"},
+        {"{\"hnsw_config\":{\"ef\":4}}", "/hnsw_config/ef: unknown"},
+        {"{\"params\":{\"replication\":4}}", "/params/replication: unknown"},
+        {"{\"vectors\":{\"\":{\"hnsw_config\":{\"mm\":1}}}}", "/hnsw_config/mm: unknown"},
+        {"{\"vectors\":{\"\":{\"quantization_config\":{\"scalar\":{\"x\":1}}}}}",
+         "/quantization_config/scalar/x: unknown"}};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        const bw_json *body = fixture_body(f, taken[i]);
+        if (bw_qdrant__patch(&f->p, bw_str_c(base), body, &schema) != BW_OK)
+            fail_msg("%s: %s", taken[i], bw_ctx_message(f->ctx));
+    }
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        const bw_json *body = fixture_body(f, refused[i][0]);
+        if (bw_qdrant__patch(&f->p, bw_str_c(base), body, &schema) != BW_EINVALID)
+            fail_msg("%s was taken", refused[i][0]);
+        assert_message(f, refused[i][1]);
+        assert_int_equal(f->p.status, 0); /* a 400 */
+    }
 }
 
 static void test_config__has_what_clients_demand(void **state)
@@ -249,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_create__refuses_by_name),
         cmocka_unit_test(test_create__caps_the_names),
         cmocka_unit_test(test_patch__merges),
+        cmocka_unit_test(test_patch__refuses_what_it_does_not_know),
         cmocka_unit_test(test_config__has_what_clients_demand),
         cmocka_unit_test(test_index__schemas),
         cmocka_unit_test(test_name__grammar),
