@@ -453,6 +453,22 @@ static bw_status search_gpu(bw_ctx *ctx, const bw_snapshot *s, const bw_block_li
     return bw_gpu_search(ctx, s->part->env->gpu, asks, nq, &cpu);
 }
 
+/* Growing rows as one block of the living. How they lie hangs on the writes that they came
+ * by and on rows that died since, and a start lays them out anew: who tells of his work
+ * tells of this. Bits and order of an answer are the same. */
+static bw_status search_gathered(bw_ctx *ctx, const bw_snapshot *s, const bw_block_ref *refs,
+                                 uint32_t n, const bw_dense_query *qs, size_t nq)
+{
+    bw_block *b = NULL;
+    bw_status st = bw_snapshot_gather(ctx, s, qs->p->vec, refs, n, &s->live, &b);
+    if (st != BW_OK || !b)
+        return st;
+    const bw_block_ref whole = {b, b->used, -1};
+    st = search_block(ctx, s, &whole, qs, nq);
+    bw_block_release(b);
+    return st;
+}
+
 bw_status bw_snapshot_search_many(bw_ctx *ctx, const bw_snapshot *s,
                                   const bw_dense_query *qs, size_t nq)
 {
@@ -468,9 +484,13 @@ bw_status bw_snapshot_search_many(bw_ctx *ctx, const bw_snapshot *s,
     for (uint32_t i = 0; nq > 0 && i < l->n; i++) {
         if (l->items[i].n == 0)
             continue;
+        bool gathered = qs->trace && l->items[i].seg < 0;
         bw_arena_mark mark = bw_arena_mark_get(ctx);
-        bw_status st = search_block(ctx, s, &l->items[i], qs, nq);
+        bw_status st = gathered ? search_gathered(ctx, s, &l->items[i], l->n - i, qs, nq)
+                                : search_block(ctx, s, &l->items[i], qs, nq);
         bw_arena_release(ctx, mark);
+        if (gathered && st == BW_OK)
+            return bw_ctx_check(ctx);
         if (st == BW_OK)
             st = bw_ctx_check(ctx);
         if (st != BW_OK)

@@ -285,6 +285,90 @@ static void test_planner__reads_codes_of_growing_rows_and_rescores_few(void **st
     cell_clear(c);
 }
 
+/* ---- and what it tells of it ---- */
+
+static bw_str explained(cell *c, const bw_query *q, size_t n)
+{
+    bw_buf b = {0};
+    bw_permit permit = cell_permit(c, 1, 2);
+    bw_read read = {
+        .tenant = TENANT, .name = NAME, .permit = &permit, .now_ns = 1, .explain = true};
+    for (size_t i = 0; i < n; i++) {
+        bw_result *r;
+        OK(bw_query_run(c->ctx, c->engine, &read, &q[i], 1, &r));
+        put_hits(&b, r, 0);
+        bw_buf_puts(&b, bw_result_explain(r));
+        bw_result_free(r);
+    }
+    bw_str out;
+    OK(bw_arena_str(c->ctx, bw_buf_view(&b), &out));
+    bw_buf_clear(&b);
+    return out;
+}
+
+/* Growing rows come in pieces of many sizes, and some die; a sealed segment has a graph. */
+static void uneven_writes(cell *c)
+{
+    for (uint64_t at = 0, n = 1; at < 330; at += n, n = n % 60 + 11)
+        cell_upsert_range(c, 1, 60000 + at, 60000 + at + n, DIM);
+    bw_access a = cell_access(c, 1, 2);
+    bw_point_id ids[40];
+    for (uint64_t i = 0; i < 40; i++)
+        ids[i] = cell_id(60000 + 7 * i);
+    bw_op ops[2] = {{.kind = BW_OP_DELETE, .ids = ids, .nids = 30},
+                    {.kind = BW_OP_OVERWRITE_PAYLOAD,
+                     .ids = ids + 30,
+                     .nids = 10,
+                     .payload = BW_STR("{\"n\":5}")}};
+    bw_write_result r;
+    OK(cell_write(c, &a, ops, 2, &r));
+}
+
+static void test_explain__counts_are_the_same_after_a_restart(void **state)
+{
+    (void)state;
+    for (int t = 0; t < BW_NDTYPES; t++) {
+        cell own, *c = &own;
+        bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
+        o.null_sync = true;
+        o.seal_rows = 400;
+        o.exact_rows = 200;
+        o.graphs_first = true;
+        o.adopt_rows = 1;
+        cell_init(c, &o);
+        make(c, BW_METRIC_COSINE, (bw_dtype)t, 2, 400);
+        uneven_writes(c);
+        bw_point_id ids[300];
+        for (uint64_t i = 0; i < 300; i++)
+            ids[i] = cell_id(i % 2 ? 60000 + i : 10001 + i);
+        bw_condition some = {.kind = BW_COND_HAS_ID, .ids = ids, .nids = 300};
+        bw_filter filter = {.must = &some, .nmust = 1};
+        bw_query q[12];
+        for (size_t i = 0; i < 12; i++) {
+            q[i] = nearest(c, 300 + i, i % 4 == 3 ? 100 : 10);
+            q[i].exact = i % 3 == 0;
+            q[i].recall = i % 3 == 1 ? 0.95f : 0;
+            q[i].filter = i >= 6 ? &filter : NULL;
+        }
+        bw_str before = explained(c, q, 12), plain = run(c, q, 12, 2, false);
+        cell_reopen(c);
+        bw_str after = explained(c, q, 12);
+        if (!bw_str_eq(before, after))
+            fail_msg("before %.*s\nafter %.*s", (int)before.len, before.ptr, (int)after.len,
+                     after.ptr);
+        assert_true(bw_str_eq(plain, run(c, q, 12, 2, false)));
+        assert_non_null(memmem(before.ptr, before.len, "\"segments_graph\":1", 18));
+        assert_non_null(memmem(before.ptr, before.len, "\"segments_codes\":1", 18));
+        /* Telling of it changes no hit. */
+        for (const char *hit = plain.ptr, *end; hit < plain.ptr + plain.len; hit = end + 1) {
+            end = memchr(hit, '\n', (size_t)(plain.ptr + plain.len - hit));
+            assert_non_null(end);
+            assert_non_null(memmem(before.ptr, before.len, hit, (size_t)(end - hit)));
+        }
+        cell_clear(c);
+    }
+}
+
 /* ---- many classes ---- */
 
 static bw_str figures(cell *c, const char *name, uint64_t *out)
@@ -338,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_planner__uses_graphs_only_where_less_than_exact_will_do),
         cmocka_unit_test(test_planner__graphs_serve_every_precision_and_place),
         cmocka_unit_test(test_planner__reads_codes_of_growing_rows_and_rescores_few),
+        cmocka_unit_test(test_explain__counts_are_the_same_after_a_restart),
         cmocka_unit_test(test_classes__cost_what_is_permitted_not_what_there_is),
     };
     return cmocka_run_group_tests_name("passes", tests, NULL, NULL);
