@@ -41,6 +41,8 @@ static bw_status step(bw_ctx *ctx, bw_collection *c, bw_partition *p, draft_fn d
         pthread_mutex_unlock(&c->write);
         return st;
     }
+    if (bw_view_may_mend(c->engine))
+        bw_snapshot_heal(p->current); /* it is current as long as nobody else writes */
     pthread_mutex_lock(&p->db_lock);
     bw_prepared w = {0};
     bool changed = false;

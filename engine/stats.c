@@ -143,10 +143,17 @@ static void add_sums(sums *to, const sums *t)
     add_ledger(&to->memory, &t->memory);
 }
 
+static uint64_t load(const atomic_ullong *v)
+{
+    return atomic_load_explicit(v, memory_order_relaxed);
+}
+
 static void put_all(bw_buf *b, bw_engine *e, uint64_t collections, const sums *t)
 {
     bw_block_cache_stats cache;
+    bw_builder_figures builds;
     bw_builder_cache_stats(e->env.builder, &cache);
+    bw_builder_figures_get(e->env.builder, &builds);
     pthread_mutex_lock(&e->env.pool.lock);
     uint64_t open = e->env.pool.open;
     pthread_mutex_unlock(&e->env.pool.lock);
@@ -160,7 +167,10 @@ static void put_all(bw_buf *b, bw_engine *e, uint64_t collections, const sums *t
     put(b, "segments_sealed", t->segments);
     put(b, "merges_pending", t->merges);
     put(b, "graphs_serving", t->graphs);
-    put(b, "graphs_pending", bw_builder_pending(e->env.builder));
+    put(b, "graphs_pending", builds.pending);
+    put(b, "graphs_retrying", builds.retrying);
+    put(b, "graph_builds_failed", builds.failed);
+    put(b, "graph_files_refused", builds.refused);
     put(b, "vector_bytes", t->memory.vectors);
     put(b, "vector_bytes_max", bw_builder_budget(e->env.builder));
     put(b, "code_bytes", t->memory.codes);
@@ -176,6 +186,9 @@ static void put_all(bw_buf *b, bw_engine *e, uint64_t collections, const sums *t
     put(b, "block_cache_hits", cache.hits);
     put(b, "block_cache_misses", cache.misses);
     put(b, "blocks_damaged", cache.damaged);
+    put(b, "row_files_damaged", load(&e->env.heals.found));
+    put(b, "row_files_healed", load(&e->env.heals.healed));
+    put(b, "row_files_not_healed", load(&e->env.heals.failed));
     bw_json_put_key(b, "writes_stopped");
     bw_buf_puts(b, atomic_load(&e->env.health.poisoned) ? "true" : "false");
 }

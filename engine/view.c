@@ -188,6 +188,11 @@ static bw_status load_and_take(bw_ctx *ctx, bw_collection *c, bw_partition **par
     return st;
 }
 
+bool bw_view_may_mend(bw_engine *e)
+{
+    return atomic_load_explicit(&e->env.heals.damaged, memory_order_relaxed) > 0;
+}
+
 bw_status bw_collection__view(bw_ctx *ctx, bw_collection *c, const bw_permit *permit,
                               int64_t now_ns, bool reload, bw_view *out)
 {
@@ -216,6 +221,9 @@ bw_status bw_collection__view(bw_ctx *ctx, bw_collection *c, const bw_permit *pe
         v.nparts = n;
     else if (st == BW_OK)
         st = load_and_take(ctx, c, parts, n, reload, list, classes, &v);
+    if (st == BW_OK && bw_view_may_mend(e)) /* of the permitted classes alone */
+        for (size_t i = 0; i < v.nparts; i++)
+            bw_snapshot_heal(v.parts[i]);
     if (st == BW_OK) {
         pthread_rwlock_rdlock(&e->names);
         st = bw_collection__copy_info(ctx, c, &v.info);

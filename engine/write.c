@@ -522,6 +522,25 @@ static bw_status run_op(run *r, const bw_op *op)
     return bw_fail(r->o->ctx, BW_EINVALID, "unknown operation");
 }
 
+/* c->write is held; a failure has changed nothing. */
+static bw_status write_once(bw_ctx *ctx, bw_collection *c, const bw_access *access,
+                            const bw_op *ops, size_t nops, bw_write_result *out)
+{
+    bw_overlay o = {0};
+    run r = {&o, out};
+    *out = (bw_write_result){0};
+    bw_status st = bw_overlay_open(ctx, c, access, ops, nops, &o);
+    for (size_t i = 0; st == BW_OK && i < nops; i++) {
+        st = run_op(&r, &ops[i]);
+        if (st == BW_OK)
+            st = bw_ctx_check(ctx);
+    }
+    if (st == BW_OK)
+        st = bw_overlay_commit(&o);
+    bw_overlay_close(&o);
+    return st;
+}
+
 bw_status bw_write(bw_ctx *ctx, bw_engine *engine, bw_str tenant, bw_str name,
                    const bw_access *access, const bw_op *ops, size_t nops,
                    bw_write_result *out)
@@ -531,22 +550,14 @@ bw_status bw_write(bw_ctx *ctx, bw_engine *engine, bw_str tenant, bw_str name,
     bw_status st = bw_collection__find(ctx, engine, tenant, name, &c);
     if (st != BW_OK)
         return st;
-    bw_overlay o = {0};
-    run r = {&o, out};
     pthread_mutex_lock(&c->write);
     if (c->dropped)
         st = bw_fail(ctx, BW_ENOTFOUND, "Collection `%.*s` doesn't exist!",
                      (int)(name.len > 200 ? 200 : name.len), name.ptr);
     if (st == BW_OK)
-        st = bw_overlay_open(ctx, c, access, ops, nops, &o);
-    for (size_t i = 0; st == BW_OK && i < nops; i++) {
-        st = run_op(&r, &ops[i]);
-        if (st == BW_OK)
-            st = bw_ctx_check(ctx);
-    }
-    if (st == BW_OK)
-        st = bw_overlay_commit(&o);
-    bw_overlay_close(&o);
+        st = write_once(ctx, c, access, ops, nops, out);
+    if (st == BW_ECORRUPT && bw_view_may_mend(engine)) /* a row's vector moves along */
+        st = write_once(ctx, c, access, ops, nops, out);
     pthread_mutex_unlock(&c->write);
     bw_collection__release(c);
     if (st != BW_OK)

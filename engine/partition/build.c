@@ -2,10 +2,10 @@
  * a cell, one to a build, which may start more (FAISS's do not: it gives the same bytes
  * only with one thread each). */
 #include "../index/gpu_host.h"
-#include "build.h"
+#include "build_private.h"
+#include "heal.h"
 #include "../kernels/typed.h"
 #include "../store/failpoint.h"
-#include "../store/fs.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -16,27 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEAD = 96, LENGTH_AT = 88, DIGEST = BW_ROWS_DIGEST };
-static const char magic[8] = {'B', 'W', 'g', 'r', 'a', 'p', 'h', '2'};
-
 enum { WORKERS_MAX = 4 };
-
-typedef enum state { QUEUED, RUNNING, DONE } state;
-
-struct bw_build { /* owned by its matrix */
-    bw_build_id id;
-    bw_index_choice kind;
-    const bw_index_ops *ops;
-    uint32_t M, ef_construction;
-    bw_matrix *matrix;
-    state state;     /* builder's lock */
-    bool wanted;     /* builder's lock: somebody waits */
-    unsigned threads; /* set when it begins */
-    bool discarded;  /* builder's lock: nothing of it may stay on disk */
-    bw_index *index; /* written before DONE */
-    struct bw_build
-        *next; /* in the queue or among the running: a reference to the matrix */
-};
+#define RETRY_FIRST_NS ((uint64_t)1000000000) /* doubles with every try in vain */
+#define RETRY_LAST_NS  ((uint64_t)600 * 1000000000)
 
 struct bw_builder {
     const char *dir;
@@ -45,47 +27,13 @@ struct bw_builder {
     unsigned nthreads;
     pthread_mutex_t lock;
     pthread_cond_t work, done;
-    struct bw_build *first, *running;
+    struct bw_build *first, *running, *later; /* later: failed, to be tried again */
     uint64_t served; /* number of the partition that had its turn last */
+    uint64_t failed, refused; /* tries in vain; saved graphs that were not believed */
     bw_places places;
     bw_made *made;
     atomic_bool stop;
 };
-
-static void put(char *at, const void *p, size_t n)
-{
-    memcpy(at, p, n);
-}
-
-static void head_of(const struct bw_build *job, char out[HEAD])
-{
-    const bw_matrix *m = job->matrix;
-    uint32_t metric = (uint32_t)m->metric, kind = (uint32_t)job->kind;
-    uint64_t rows = m->cap, len = 0;
-    put(out, magic, sizeof magic);
-    put(out + 8, &job->id.number, 8);
-    put(out + 16, &job->id.segment, 4);
-    put(out + 20, &job->id.build, 4);
-    put(out + 24, &job->id.vec, 4);
-    put(out + 28, &m->dim, 4);
-    put(out + 32, &metric, 4);
-    put(out + 36, &kind, 4);
-    put(out + 40, &rows, 8);
-    bw_matrix_digest(m, (unsigned char *)out + 48);
-    put(out + 80, &job->M, 4);
-    put(out + 84, &job->ef_construction, 4);
-    put(out + LENGTH_AT, &len, 8);
-}
-
-static bw_index_params params_of(const struct bw_build *job)
-{
-    return (bw_index_params){.metric = job->matrix->metric,
-                             .dim = job->matrix->dim,
-                             .M = job->M,
-                             .ef_construction = job->ef_construction,
-                             .seed = 1,
-                             .threads = job->threads};
-}
 
 /* Builds over the rows; those that are not f32 in memory are decoded for as long as the
  * build takes. */
@@ -119,65 +67,6 @@ static bw_status build_over(bw_ctx *ctx, const bw_index_ops *ops,
     return st;
 }
 
-static bw_status load(bw_ctx *ctx, bw_builder *b, struct bw_build *job,
-                      const bw_index_ops *ops)
-{
-    const char *name = bw_made_name(ctx, &job->id, "graph");
-    const char *path = name ? bw_arena_printf(ctx, "%s/%s", b->dir, name) : NULL;
-    if (!path)
-        return BW_ENOMEM;
-    bw_buf file = {0};
-    char head[HEAD];
-    bw_status st = bw_fs_read(ctx, path, (size_t)1 << 36, &file);
-    if (st != BW_OK)
-        goto out;
-    st = BW_ECORRUPT;
-    if (file.len < HEAD + DIGEST)
-        goto out;
-    size_t body = file.len - DIGEST;
-    unsigned char mac[DIGEST];
-    crypto_generichash(mac, sizeof mac, (unsigned char *)file.ptr, body, b->key,
-                       sizeof b->key);
-    if (sodium_memcmp(mac, file.ptr + body, sizeof mac) != 0)
-        goto out;
-    head_of(job, head);
-    uint64_t len;
-    memcpy(&len, file.ptr + LENGTH_AT, 8);
-    if (memcmp(head, file.ptr, LENGTH_AT) != 0 || len != body - HEAD)
-        goto out;
-    bw_index_params params = params_of(job);
-    st = ops->load(ctx, &params, file.ptr + HEAD, len, &job->index);
-out:
-    bw_buf_clear(&file);
-    return st;
-}
-
-/* A file that cannot be written costs the next start some time and nothing else. */
-static void save(bw_ctx *ctx, bw_builder *b, struct bw_build *job,
-                 const bw_index_ops *ops)
-{
-    const char *name = bw_made_name(ctx, &job->id, "graph");
-    bw_buf file = {0};
-    char head[HEAD];
-    head_of(job, head);
-    bw_buf_put(&file, head, sizeof head);
-    bw_status st = name ? ops->save(ctx, job->index, &file) : BW_ENOMEM;
-    if (st == BW_OK && !file.failed) {
-        uint64_t len = file.len - HEAD;
-        memcpy(file.ptr + LENGTH_AT, &len, 8);
-        unsigned char mac[DIGEST];
-        crypto_generichash(mac, sizeof mac, (unsigned char *)file.ptr, file.len, b->key,
-                           sizeof b->key);
-        bw_buf_put(&file, mac, sizeof mac);
-        if (!file.failed)
-            st = bw_fs_replace(ctx, b->dir, name, file.ptr, file.len, 0600);
-    }
-    if (st != BW_OK || file.failed)
-        bw_log(BW_LOG_WARN, "partition: a graph could not be saved: %s",
-               bw_ctx_message(ctx));
-    bw_buf_clear(&file);
-}
-
 static bool is_discarded(bw_builder *b, const struct bw_build *job)
 {
     pthread_mutex_lock(&b->lock);
@@ -186,40 +75,62 @@ static bool is_discarded(bw_builder *b, const struct bw_build *job)
     return out;
 }
 
-static void run(bw_builder *b, struct bw_build *job)
+/* The saved graph, if there is one that fits. */
+static bool load(bw_ctx *ctx, bw_builder *b, const struct bw_build *job, bw_index **out)
 {
-    const bw_index_ops *ops = job->ops;
+    bw_status st = bw_build__load(ctx, b->dir, b->key, job, out);
+    if (st == BW_ECORRUPT || st == BW_EIO) {
+        bw_log(BW_LOG_WARN, "partition: a saved graph is damaged or of other settings; it "
+                            "is built again");
+        pthread_mutex_lock(&b->lock);
+        b->refused++;
+        pthread_mutex_unlock(&b->lock);
+    }
+    return st == BW_OK;
+}
+
+static bw_status build(bw_ctx *ctx, bw_builder *b, const struct bw_build *job,
+                       bw_index **out)
+{
+    bw_index_params params = bw_build__params(job);
+    params.stop = &b->stop;
+    bw_status st = bw_failpoint(ctx, "build.start");
+    if (st == BW_OK)
+        st = bw_index_start(ctx);
+    if (st == BW_OK)
+        st = build_over(ctx, job->ops, &params, job->matrix, out);
+    /* Without cuVS it would be said for every segment; its own file says it once. */
+    bool known = st == BW_EUNAVAILABLE && job->kind == BW_INDEX_CUVS_CAGRA;
+    if (st != BW_OK && !atomic_load(&b->stop))
+        bw_log(known ? BW_LOG_DEBUG : BW_LOG_ERROR,
+               "partition: a graph could not be built: %s", bw_ctx_message(ctx));
+    return st;
+}
+
+static bw_status run(bw_builder *b, struct bw_build *job)
+{
+    bw_index *index = NULL;
     bw_ctx *ctx = bw_ctx_new(0);
     if (!ctx) {
         bw_log(BW_LOG_ERROR, "partition: no memory for a graph");
-        bw_ctx_free(ctx);
-        return;
+        return BW_ENOMEM;
     }
-    if (!ops->load || load(ctx, b, job, ops) != BW_OK) {
+    bw_status st = BW_OK;
+    if (!job->ops->load || !load(ctx, b, job, &index)) {
         bw_ctx_reset(ctx);
-        job->index = NULL;
-        bw_index_params params = params_of(job);
-        params.stop = &b->stop;
-        bw_status st = bw_failpoint(ctx, "build.start");
-        if (st == BW_OK)
-            st = bw_index_start(ctx);
-        if (st == BW_OK)
-            st = build_over(ctx, ops, &params, job->matrix, &job->index);
-        if (st != BW_OK) {
-            job->index = NULL;
-            /* Without cuVS it would be said for every segment; its own file says it once. */
-            bool known = st == BW_EUNAVAILABLE && job->kind == BW_INDEX_CUVS_CAGRA;
-            if (!atomic_load(&b->stop))
-                bw_log(known ? BW_LOG_DEBUG : BW_LOG_ERROR,
-                       "partition: a graph could not be built: %s", bw_ctx_message(ctx));
-        } else if (ops->save && !is_discarded(b, job)) {
-            save(ctx, b, job, ops);
+        index = NULL;
+        st = build(ctx, b, job, &index);
+        if (st == BW_OK && job->ops->save && !is_discarded(b, job)) {
+            bw_build__save(ctx, b->dir, b->key, job, index);
             bw_failpoint_pass("build.saved");
             if (is_discarded(b, job)) /* came too late to keep it from being written */
                 bw_made_remove(ctx, b->dir, &job->id, "graph");
         }
     }
+    if (st == BW_OK)
+        atomic_store_explicit(&job->index, index, memory_order_release);
     bw_ctx_free(ctx);
+    return st;
 }
 
 static unsigned core_count(void)
@@ -259,7 +170,7 @@ static struct bw_build *take_job(bw_builder *b)
     job->threads = core_count() / running ? core_count() / running : 1;
     job->next = b->running;
     b->running = job;
-    job->state = RUNNING;
+    job->state = BW_BUILD_RUNNING;
     b->served = job->id.number;
     return job;
 }
@@ -279,29 +190,99 @@ static void step_back(void)
 #endif
 }
 
+/* What may go better another time: memory comes back, rows on file are mended. */
+static bool may_pass(bw_status st)
+{
+    return st == BW_ENOMEM || st == BW_ECORRUPT || st == BW_EIO;
+}
+
+static bool has_owner(const struct bw_build *job)
+{
+    /* The list's is the only reference: nobody will ask for this graph. */
+    return atomic_load_explicit(&job->matrix->refs, memory_order_acquire) > 1;
+}
+
+/* Failed jobs whose time has come go back into the queue. *until: when the next one's
+ * will; 0: there is none. */
+static void take_due(bw_builder *b, uint64_t *until)
+{
+    const uint64_t now = bw_clock_mono_ns();
+    *until = 0;
+    for (struct bw_build **at = &b->later; *at;) {
+        struct bw_build *job = *at;
+        if (job->due_ns <= now) {
+            *at = job->next;
+            job->next = b->first;
+            b->first = job;
+            continue;
+        }
+        if (*until == 0 || job->due_ns < *until)
+            *until = job->due_ns;
+        at = &job->next;
+    }
+}
+
+static struct timespec timespec_of(uint64_t ns)
+{
+    return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+}
+
+/* The next job; NULL: the end. The lock is held. */
+static struct bw_build *await_job(bw_builder *b)
+{
+    while (!atomic_load(&b->stop)) {
+        uint64_t until;
+        take_due(b, &until);
+        if (b->first)
+            return take_job(b);
+        const struct timespec t = timespec_of(until);
+        if (until)
+            pthread_cond_timedwait(&b->work, &b->lock, &t);
+        else
+            pthread_cond_wait(&b->work, &b->lock);
+    }
+    return NULL;
+}
+
+/* Whoever waits goes on, also when it has failed: then its rows are scanned until a later
+ * try succeeds. true: the job keeps its reference to the matrix. The lock is held. */
+static bool settle(bw_builder *b, struct bw_build *job, bw_status st)
+{
+    unlink_job(&b->running, job);
+    job->state = BW_BUILD_ENDED;
+    job->settled = true;
+    job->wanted = false;
+    pthread_cond_broadcast(&b->done);
+    if (st == BW_OK || atomic_load(&b->stop))
+        return false;
+    b->failed++;
+    if (!may_pass(st) || job->discarded || !has_owner(job))
+        return false;
+    uint64_t wait = job->tries < 10 ? RETRY_FIRST_NS << job->tries : RETRY_LAST_NS;
+    job->tries++;
+    job->due_ns = bw_clock_mono_ns() + (wait < RETRY_LAST_NS ? wait : RETRY_LAST_NS);
+    job->state = BW_BUILD_QUEUED;
+    job->next = b->later;
+    b->later = job;
+    return true;
+}
+
 static void *work(void *arg)
 {
     bw_builder *b = arg;
+    struct bw_build *job;
     step_back();
     bw_index_stop_when(&b->stop);
     pthread_mutex_lock(&b->lock);
-    for (;;) {
-        while (!atomic_load(&b->stop) && !b->first)
-            pthread_cond_wait(&b->work, &b->lock);
-        if (atomic_load(&b->stop))
-            break;
-        struct bw_build *job = take_job(b);
+    while ((job = await_job(b)) != NULL) {
         bw_matrix *m = job->matrix;
         pthread_mutex_unlock(&b->lock);
-        /* The queue's is the only reference: nobody will ask for this graph. */
-        if (atomic_load_explicit(&m->refs, memory_order_acquire) > 1)
-            run(b, job);
+        bw_status st = has_owner(job) ? run(b, job) : BW_OK;
         pthread_mutex_lock(&b->lock);
-        unlink_job(&b->running, job);
-        job->state = DONE;
-        pthread_cond_broadcast(&b->done);
+        bool kept = settle(b, job, st);
         pthread_mutex_unlock(&b->lock);
-        bw_matrix_release(m); /* perhaps the last: not under the lock */
+        if (!kept)
+            bw_matrix_release(m); /* perhaps the last: not under the lock */
         pthread_mutex_lock(&b->lock);
     }
     pthread_mutex_unlock(&b->lock);
@@ -335,10 +316,10 @@ bw_builder *bw_builder_new(const char *dir, const unsigned char key[BW_MAC_KEY],
     atomic_init(&b->stop, false);
     memcpy(b->key, key, BW_MAC_KEY);
     pthread_mutex_init(&b->lock, NULL);
-    pthread_cond_init(&b->work, NULL);
     pthread_condattr_t attr; /* deadlines are on the monotonic clock */
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&b->work, &attr);
     pthread_cond_init(&b->done, &attr);
     pthread_condattr_destroy(&attr);
     unsigned want = worker_count();
@@ -349,6 +330,15 @@ bw_builder *bw_builder_new(const char *dir, const unsigned char key[BW_MAC_KEY],
         return b;
     bw_builder_free(b);
     return NULL;
+}
+
+static void release_all(struct bw_build *list)
+{
+    while (list) {
+        bw_matrix *m = list->matrix;
+        list = list->next;
+        bw_matrix_release(m);
+    }
 }
 
 void bw_builder_free(bw_builder *b)
@@ -362,11 +352,8 @@ void bw_builder_free(bw_builder *b)
     bw_failpoint_pass("build.stop");
     for (unsigned i = 0; i < b->nthreads; i++)
         pthread_join(b->threads[i], NULL);
-    while (b->first) {
-        bw_matrix *m = b->first->matrix;
-        b->first = b->first->next;
-        bw_matrix_release(m);
-    }
+    release_all(b->first);
+    release_all(b->later);
     pthread_cond_destroy(&b->done);
     pthread_cond_destroy(&b->work);
     pthread_mutex_destroy(&b->lock);
@@ -448,19 +435,38 @@ bw_status bw_builder_wait(bw_ctx *ctx, bw_builder *b, bw_matrix *m)
     if (!job)
         return BW_OK;
     uint64_t deadline = bw_ctx_deadline(ctx);
-    struct timespec until = {(time_t)(deadline / 1000000000u),
-                             (long)(deadline % 1000000000u)};
+    struct timespec until = timespec_of(deadline);
     int rc = 0;
     pthread_mutex_lock(&b->lock);
     job->wanted = true; /* it is the next */
-    while (job->state != DONE && rc != ETIMEDOUT)
+    while (!job->settled && rc != ETIMEDOUT)
         rc = deadline ? pthread_cond_timedwait(&b->done, &b->lock, &until)
                       : pthread_cond_wait(&b->done, &b->lock);
-    bool done = job->state == DONE;
+    bool done = job->settled;
     pthread_mutex_unlock(&b->lock);
     if (done)
         return BW_OK;
     return bw_fail(ctx, BW_ETIMEOUT, "an index is still being built; try again later");
+}
+
+/* Takes the partition's jobs (or, with a segment, that one's) out of a list. */
+static struct bw_build *take_out(struct bw_build **list, const bw_build_id *id, bool whole)
+{
+    struct bw_build *out = NULL;
+    for (struct bw_build **at = list; *at;) {
+        struct bw_build *job = *at;
+        if (job->id.number != id->number ||
+            (!whole && (job->id.segment != id->segment || job->id.vec != id->vec))) {
+            at = &job->next;
+            continue;
+        }
+        *at = job->next;
+        job->state = BW_BUILD_ENDED;
+        job->settled = true;
+        job->next = out;
+        out = job;
+    }
+    return out;
 }
 
 static void mark_discarded(struct bw_build *list, const bw_build_id *id)
@@ -477,7 +483,9 @@ void bw_builder_discard(bw_builder *b, uint64_t number, uint32_t segment, uint32
     pthread_mutex_lock(&b->lock);
     mark_discarded(b->first, &id);
     mark_discarded(b->running, &id);
+    struct bw_build *dropped = take_out(&b->later, &id, false);
     pthread_mutex_unlock(&b->lock);
+    release_all(dropped);
     bw_ctx *ctx = bw_ctx_new(0);
     bw_made_remove(ctx, b->dir, &id, "graph");
     bw_made_remove(ctx, b->dir, &id, "rows");
@@ -501,33 +509,23 @@ static bool is_running(const bw_builder *b, uint64_t number)
 
 void bw_builder_forget(bw_builder *b, uint64_t number)
 {
-    struct bw_build *dropped = NULL;
+    const bw_build_id id = {.number = number};
     pthread_mutex_lock(&b->lock);
-    for (struct bw_build **at = &b->first; *at;) {
-        struct bw_build *job = *at;
-        if (job->id.number != number) {
-            at = &job->next;
-            continue;
-        }
-        *at = job->next;
-        job->state = DONE;
-        job->next = dropped;
-        dropped = job;
-    }
+    struct bw_build *queued = take_out(&b->first, &id, true);
+    struct bw_build *failed = take_out(&b->later, &id, true);
     pthread_cond_broadcast(&b->done);
     while (is_running(b, number))
         pthread_cond_wait(&b->done, &b->lock);
+    struct bw_build *ended = take_out(&b->later, &id, true); /* in vain meanwhile */
     pthread_mutex_unlock(&b->lock);
-    while (dropped) {
-        bw_matrix *m = dropped->matrix;
-        dropped = dropped->next;
-        bw_matrix_release(m);
-    }
+    release_all(queued);
+    release_all(failed);
+    release_all(ended);
 }
 
 const bw_index *bw_build_index(const bw_matrix *m)
 {
-    return m->build ? m->build->index : NULL;
+    return m->build ? atomic_load_explicit(&m->build->index, memory_order_acquire) : NULL;
 }
 
 void bw_builder_cache_stats(bw_builder *b, bw_block_cache_stats *out)
@@ -535,14 +533,26 @@ void bw_builder_cache_stats(bw_builder *b, bw_block_cache_stats *out)
     bw_block_cache_stats_get(b->places.cache, out);
 }
 
+static uint64_t count(const struct bw_build *job)
+{
+    uint64_t n = 0;
+    for (; job; job = job->next)
+        n++;
+    return n;
+}
+
+void bw_builder_figures_get(bw_builder *b, bw_builder_figures *out)
+{
+    pthread_mutex_lock(&b->lock);
+    *out = (bw_builder_figures){count(b->first), count(b->later), b->failed, b->refused};
+    pthread_mutex_unlock(&b->lock);
+}
+
 size_t bw_builder_pending(bw_builder *b)
 {
-    size_t n = 0;
-    pthread_mutex_lock(&b->lock);
-    for (struct bw_build *job = b->first; job; job = job->next)
-        n++;
-    pthread_mutex_unlock(&b->lock);
-    return n;
+    bw_builder_figures f;
+    bw_builder_figures_get(b, &f);
+    return f.pending;
 }
 
 void bw_matrix_release(bw_matrix *m)
@@ -551,8 +561,9 @@ void bw_matrix_release(bw_matrix *m)
         return;
     bw_gpu_forget(m->gpu_identity);
     if (m->build) {
-        if (m->build->index)
-            m->build->index->ops->free(m->build->index);
+        bw_index *ix = atomic_load_explicit(&m->build->index, memory_order_acquire);
+        if (ix)
+            ix->ops->free(ix);
         bw_free(m->build);
     }
     if (m->held)
@@ -561,6 +572,7 @@ void bw_matrix_release(bw_matrix *m)
     bw_free(m->scales);
     bw_codes_free(m->codes);
     bw_blockfile_free(m->file);
+    bw_home_free(m);
     bw_free(m->ids);
     bool large = m->cap >= BW_TRIM_ROWS;
     bw_free(m);

@@ -60,8 +60,16 @@ void bw_builder_sweep(bw_ctx *ctx, bw_builder *b, uint64_t number,
                       const void *arg);
 /* After this no file of the partition is written any more. */
 void bw_builder_forget(bw_builder *b, uint64_t number);
-/* The graph, or NULL when there is none: search flat. Only after bw_builder_wait. */
+/* The graph, or NULL when there is none: search flat. Only after bw_builder_wait. One that
+ * failed for lack of memory, or for rows that could not be read, is tried again after 1, 2,
+ * 4, … seconds, at most ten minutes apart, and serves from when it succeeds. */
 const bw_index *bw_build_index(const bw_matrix *m);
-size_t bw_builder_pending(bw_builder *b);
+size_t bw_builder_pending(bw_builder *b); /* in the queue */
+typedef struct bw_builder_figures {
+    uint64_t pending, retrying; /* in the queue; failed, and waiting to be tried again */
+    uint64_t failed;            /* tries in vain, ever */
+    uint64_t refused;           /* saved graphs that were damaged or did not fit, ever */
+} bw_builder_figures;
+void bw_builder_figures_get(bw_builder *b, bw_builder_figures *out);
 void bw_builder_cache_stats(bw_builder *b, bw_block_cache_stats *out);
 #endif

@@ -247,7 +247,7 @@ static bw_status load_rows(bw_ctx *ctx, bw_partition *p, bw_db *db, bw_snapshot 
     for (uint32_t i = 0; i < nmerges; i++)
         s->merges[i].s.p = merges[i];
     s->nmerges = nmerges;
-    st = bw_partfile_rows(ctx, db, load_row, &l);
+    st = bw_partfile_rows(ctx, db, 0, INT64_MAX, load_row, &l);
     for (uint32_t i = 0; st == BW_OK && i < nsegs; i++)
         if (l.slots[i] != segs[i].slots || segs[i].slots == 0)
             st = damaged(ctx, "segments");

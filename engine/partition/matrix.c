@@ -7,6 +7,7 @@
 #include "../index/gpu_host.h"
 #include "../kernels/typed.h"
 #include "../kernels/kernels.h"
+#include "heal.h"
 #include "rows.h"
 
 bw_matrix *bw_matrix_new(const bw_vector_spec *spec, uint32_t cap)
@@ -149,8 +150,10 @@ static bw_status read_row(bw_ctx *ctx, const bw_matrix *m, uint32_t row, void *o
 {
     uint64_t at = (uint64_t)row * row_bytes(m);
     bw_status st = bw_blockfile_read(ctx, m->file, at, row_bytes(m), out);
-    if (st == BW_ECORRUPT)
-        bw_blockfile_disown(m->file);
+    if (st == BW_ECORRUPT || st == BW_EIO) { /* the store has the rows: both can be mended */
+        bw_matrix_damaged(m);
+        return BW_ECORRUPT;
+    }
     return st;
 }
 

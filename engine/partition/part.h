@@ -9,6 +9,7 @@
 #define BW_PARTITION_PART_H
 #include "../store/partfile.h"
 #include "build.h"
+#include "heal.h"
 #include "partition.h"
 #include "rows.h"
 
@@ -33,6 +34,7 @@ typedef struct bw_part_env {
     bw_pool pool;
     bw_builder *builder;
     struct bw_gpu_host *gpu; /* exact scans go there; NULL: none */
+    bw_heals heals;
 } bw_part_env;
 
 /* ---- snapshot ---- */

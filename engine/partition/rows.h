@@ -33,6 +33,7 @@ static inline void bw_rwlock_init(pthread_rwlock_t *lock)
 /* ---- vectors ---- */
 
 struct bw_build; /* build.h */
+struct bw_home;  /* heal.h */
 
 enum { BW_CODES_ROWS_MIN = 32 }; /* a smaller block is scanned as fast without codes */
 
@@ -54,6 +55,8 @@ typedef struct bw_matrix {
     unsigned char digest[BW_ROWS_DIGEST]; /* of its rows and scales, when in `file` */
     atomic_ullong *held; /* what its rows are counted in (place.h); NULL: nowhere */
     struct bw_build *build; /* the graph of a sealed one, or NULL; owned */
+    struct bw_home *home;   /* where rows in `file` can be read again (heal.h); owned */
+    atomic_bool damaged;    /* a block of `file` could not be read, and is still to be made */
     uint64_t gpu_identity;  /* index/gpu_host.h */
 } bw_matrix;
 

@@ -11,6 +11,7 @@
  *            them live, the count starts again from the living instead
  * A segment's graph has every row that lived when it was sealed; rows that die later
  * keep their slot until the rebuild. */
+#include "heal.h"
 #include "part.h"
 
 static bool is_due(uint64_t dead, uint64_t slots)
@@ -55,6 +56,9 @@ bw_status bw_segment_complete(bw_ctx *ctx, const bw_snapshot *s,
     const bw_vector_spec *spec = &s->part->specs[vec];
     bw_build_id id = {s->part->id.number, p->no, p->build, vec};
     bw_builder_place(s->part->env->builder, b->m, spec, &id);
+    bw_status st = bw_home_set(ctx, s->part, vec, b, bw_gen_rows(s->gen)->keys);
+    if (st != BW_OK)
+        return st;
     if (p->build == 0 || b->used < s->part->env->graph_rows_min)
         return BW_OK;
     return bw_builder_add(ctx, s->part->env->builder, b->m, spec, &id);

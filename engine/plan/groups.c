@@ -227,9 +227,9 @@ static bw_status finish_groups(grouping *g)
     return BW_OK;
 }
 
-bw_status bw_query_groups(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
-                          const bw_query *query, bw_str group_by, uint32_t group_size,
-                          bw_result **out)
+static bw_status groups_once(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                             const bw_query *query, bw_str group_by,
+                             uint32_t group_size, bw_result **out)
 {
     grouping g = {.ctx = ctx,
                   .q = query,
@@ -258,4 +258,15 @@ bw_status bw_query_groups(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
     bw_buf_clear(&g.scratch);
     bw_buf_clear(&g.name);
     return bw_result_close(g.r, st, out);
+}
+
+bw_status bw_query_groups(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                          const bw_query *query, bw_str group_by, uint32_t group_size,
+                          bw_result **out)
+{
+    bw_arena_mark mark = bw_arena_mark_get(ctx);
+    bw_status st = groups_once(ctx, engine, read, query, group_by, group_size, out);
+    return bw_read_again(ctx, engine, st, mark)
+               ? groups_once(ctx, engine, read, query, group_by, group_size, out)
+               : st;
 }

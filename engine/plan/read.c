@@ -61,13 +61,10 @@ static bw_status run_plain(bw_result *r, const bw_query *queries, size_t n,
     return st;
 }
 
-bw_status bw_query_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
-                       const bw_query *queries, size_t nq, bw_result **out)
+static bw_status query_once(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                            const bw_query *queries, size_t nq, bw_result **out)
 {
     bw_result *r;
-    if (nq > QUERIES_MAX)
-        return bw_fail(ctx, BW_EINVALID, "A batch takes at most %d queries",
-                       (int)QUERIES_MAX);
     bw_status st = bw_result_open(ctx, engine, read, nq, &r);
     if (st != BW_OK)
         return st;
@@ -78,6 +75,19 @@ bw_status bw_query_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
         i += n > 1 ? n : 1;
     }
     return bw_result_close(r, st, out);
+}
+
+bw_status bw_query_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                       const bw_query *queries, size_t nq, bw_result **out)
+{
+    if (nq > QUERIES_MAX)
+        return bw_fail(ctx, BW_EINVALID, "A batch takes at most %d queries",
+                       (int)QUERIES_MAX);
+    bw_arena_mark mark = bw_arena_mark_get(ctx);
+    bw_status st = query_once(ctx, engine, read, queries, nq, out);
+    return bw_read_again(ctx, engine, st, mark)
+               ? query_once(ctx, engine, read, queries, nq, out)
+               : st;
 }
 
 /* ---- retrieve ---- */
@@ -100,14 +110,11 @@ static bw_status find_points(bw_result *r, const bw_point_id *ids, size_t n,
     return BW_OK;
 }
 
-bw_status bw_retrieve(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
-                      const bw_point_id *ids, size_t n, bw_result **out)
+static bw_status retrieve_once(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                               const bw_point_id *ids, size_t n, bw_result **out)
 {
     bw_result *r;
     size_t count = 0;
-    if (n > RETRIEVE_MAX)
-        return bw_fail(ctx, BW_EINVALID, "At most %d points can be retrieved",
-                       (int)RETRIEVE_MAX);
     bw_status st = bw_result_open(ctx, engine, read, 1, &r);
     if (st != BW_OK)
         return st;
@@ -121,6 +128,19 @@ bw_status bw_retrieve(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
     if (st == BW_OK)
         st = bw_result_fill(r, items, count, false, &r->queries[0]);
     return bw_result_close(r, st, out);
+}
+
+bw_status bw_retrieve(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                      const bw_point_id *ids, size_t n, bw_result **out)
+{
+    if (n > RETRIEVE_MAX)
+        return bw_fail(ctx, BW_EINVALID, "At most %d points can be retrieved",
+                       (int)RETRIEVE_MAX);
+    bw_arena_mark mark = bw_arena_mark_get(ctx);
+    bw_status st = retrieve_once(ctx, engine, read, ids, n, out);
+    return bw_read_again(ctx, engine, st, mark)
+               ? retrieve_once(ctx, engine, read, ids, n, out)
+               : st;
 }
 
 /* ---- scroll ---- */
@@ -138,8 +158,8 @@ static bw_status scroll_ids(bw_result *r, const bw_scroll *scroll, bw_scope *sco
     return st;
 }
 
-bw_status bw_scroll_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
-                        const bw_scroll *scroll, bw_result **out)
+static bw_status scroll_once(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                             const bw_scroll *scroll, bw_result **out)
 {
     bw_result *r;
     bw_scope scope;
@@ -171,6 +191,16 @@ bw_status bw_scroll_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
     if (st == BW_OK)
         st = bw_result_fill(r, list.items, list.n, false, &r->queries[0]);
     return bw_result_close(r, st, out);
+}
+
+bw_status bw_scroll_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                        const bw_scroll *scroll, bw_result **out)
+{
+    bw_arena_mark mark = bw_arena_mark_get(ctx);
+    bw_status st = scroll_once(ctx, engine, read, scroll, out);
+    return bw_read_again(ctx, engine, st, mark)
+               ? scroll_once(ctx, engine, read, scroll, out)
+               : st;
 }
 
 /* ---- count ---- */

@@ -27,6 +27,14 @@ bw_status bw_result_open(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
     return BW_OK;
 }
 
+bool bw_read_again(bw_ctx *ctx, bw_engine *engine, bw_status st, bw_arena_mark mark)
+{
+    if (st != BW_ECORRUPT || !bw_view_may_mend(engine))
+        return false;
+    bw_arena_release(ctx, mark);
+    return true;
+}
+
 bw_status bw_result_close(bw_result *r, bw_status st, bw_result **out)
 {
     if (st == BW_OK && r->plan.explain)

@@ -322,7 +322,6 @@ void bw_blockfile_free(bw_blockfile *f)
 
 void bw_blockfile_disown(bw_blockfile *f)
 {
-    bw_log(BW_LOG_ERROR, "store: a file of vectors is damaged; a restart makes it again");
     (void)unlink(f->path); /* gone already: the same */
 }
 
@@ -387,6 +386,30 @@ bw_status bw_blockfile_check(bw_ctx *ctx, bw_blockfile *f)
 {
     int fd;
     return file_open(ctx, f, &fd);
+}
+
+bw_status bw_blockfile_renew(bw_ctx *ctx, bw_blockfile *f, bool keep)
+{
+    int fresh = open(f->path, O_RDONLY | O_CLOEXEC);
+    if (fresh < 0)
+        return bw_fail_errno(ctx, "open a file of vectors", errno);
+    if (!keep)
+        (void)unlink(f->path);
+    bw_status st = check_head(ctx, f, fresh);
+    if (st == BW_OK) {
+        pthread_mutex_lock(&f->lock);
+        int fd = atomic_load_explicit(&f->fd, memory_order_relaxed);
+        /* The number stays: who is about to read from it reads the new file. */
+        if (fd < 0)
+            atomic_store_explicit(&f->fd, fresh, memory_order_release);
+        else if (dup3(fresh, fd, O_CLOEXEC) < 0)
+            st = bw_fail_errno(ctx, "open a file of vectors", errno);
+        pthread_mutex_unlock(&f->lock);
+        if (fd < 0)
+            return st;
+    }
+    (void)close(fresh);
+    return st;
 }
 
 static bw_status read_part(bw_ctx *ctx, bw_blockfile *f, int fd, uint64_t number,
@@ -483,6 +506,19 @@ bw_status bw_block_writer_new(bw_ctx *ctx, const char *dir, const char *name,
     }
     *out = w;
     return BW_OK;
+}
+
+bw_status bw_blockfile_rewrite(bw_ctx *ctx, bw_blockfile *f, bw_block_writer **out)
+{
+    const char *name = strrchr(f->path, '/');
+    assert(name); /* of the caller's folder */
+    char *dir = heap_text(f->path);
+    if (!dir)
+        return bw_fail_nomem(ctx);
+    dir[name - f->path] = 0;
+    bw_status st = bw_block_writer_new(ctx, dir, name + 1, f->id, f->key, out);
+    bw_free(dir);
+    return st;
 }
 
 static bw_status put_block(bw_ctx *ctx, bw_block_writer *w, uint64_t number)

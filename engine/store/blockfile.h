@@ -48,7 +48,9 @@ BW_MUST_USE bw_status bw_block_writer_new(bw_ctx *ctx, const char *dir, const ch
                                           bw_block_writer **out);
 BW_MUST_USE bw_status bw_block_write(bw_ctx *ctx, bw_block_writer *w, const void *p,
                                      size_t n);
-/* Syncs and renames. Frees w, also on failure: then nothing of it stays. */
+/* Syncs, renames, syncs the folder. Frees w in any case. On failure nothing has the name
+ * that had it not before, but where the folder alone could not be synced: then the new
+ * file has its name, and may lose it in a crash. */
 BW_MUST_USE bw_status bw_block_writer_finish(bw_ctx *ctx, bw_block_writer *w);
 void bw_block_writer_abandon(bw_block_writer *w); /* NULL is accepted */
 
@@ -60,8 +62,17 @@ typedef struct bw_blockfile bw_blockfile;
 bw_blockfile *bw_blockfile_new(bw_block_cache *cache, const char *path,
                                const unsigned char id[BW_BLOCK_ID],
                                const unsigned char key[BW_BLOCK_KEY], uint64_t length);
-/* Takes its name away, so that the next start makes it again: a block is damaged. */
+/* Takes its name away, so that the next start makes it again if nobody does before: a
+ * block is damaged. */
 void bw_blockfile_disown(bw_blockfile *f);
+/* Begins to write the file anew, with its name, identity and key; the content must be
+ * what it was. Ends with bw_block_writer_finish and bw_blockfile_renew, or is abandoned. */
+BW_MUST_USE bw_status bw_blockfile_rewrite(bw_ctx *ctx, bw_blockfile *f,
+                                           bw_block_writer **out);
+/* Reads come from the file that has the name now, also those that are under way: its
+ * blocks are the same, byte by byte. keep: else the name goes, and the next start makes
+ * the file again. BW_ECORRUPT: it is not such a file; nothing has changed. */
+BW_MUST_USE bw_status bw_blockfile_renew(bw_ctx *ctx, bw_blockfile *f, bool keep);
 void bw_blockfile_free(bw_blockfile *f); /* nobody reads; NULL is accepted */
 /* Does the file exist, whole, with that identity, length and key? Reads its head alone.
  * BW_ENOTFOUND, BW_ECORRUPT. */

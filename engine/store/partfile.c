@@ -304,11 +304,18 @@ static bw_row_mark mark_of(int dead)
     return dead == 0 ? BW_ROW_LIVES : dead == 2 ? BW_ROW_LEFT_OUT : BW_ROW_DEAD;
 }
 
-bw_status bw_partfile_rows(bw_ctx *ctx, bw_db *db, bw_partfile_row_fn fn, void *arg)
+bw_status bw_partfile_rows(bw_ctx *ctx, bw_db *db, int64_t first, int64_t last,
+                           bw_partfile_row_fn fn, void *arg)
 {
     sqlite3_stmt *st = NULL;
     bw_status rc = bw_db_stmt(ctx, db, SLOT_ROWS,
-                              "SELECT key, dead, rec FROM row ORDER BY key", &st);
+                              "SELECT key, dead, rec FROM row WHERE key BETWEEN ?1 AND ?2 "
+                              "ORDER BY key",
+                              &st);
+    if (rc == BW_OK) {
+        sqlite3_bind_int64(st, 1, first);
+        sqlite3_bind_int64(st, 2, last);
+    }
     bool row = false;
     while (rc == BW_OK && (rc = bw_db_step(ctx, db, st, &row)) == BW_OK && row) {
         bw_arena_mark mark = bw_arena_mark_get(ctx);

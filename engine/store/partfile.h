@@ -68,9 +68,9 @@ BW_MUST_USE bw_status bw_partfile_segments(bw_ctx *ctx, bw_db *db,
 typedef enum bw_row_mark { BW_ROW_LIVES, BW_ROW_DEAD, BW_ROW_LEFT_OUT } bw_row_mark;
 typedef bw_status (*bw_partfile_row_fn)(bw_ctx *ctx, void *arg, int64_t key,
                                         bw_row_mark mark, bw_str rec);
-/* All rows by rising key. */
-BW_MUST_USE bw_status bw_partfile_rows(bw_ctx *ctx, bw_db *db, bw_partfile_row_fn fn,
-                                       void *arg);
+/* The rows with keys in [first, last], by rising key. */
+BW_MUST_USE bw_status bw_partfile_rows(bw_ctx *ctx, bw_db *db, int64_t first,
+                                       int64_t last, bw_partfile_row_fn fn, void *arg);
 
 /* Inside a transaction of the caller: */
 BW_MUST_USE bw_status bw_partfile_put_row(bw_ctx *ctx, bw_db *db, int64_t key,

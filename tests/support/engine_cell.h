@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "engine/base/base.h"
+#include "engine/base/json.h"
 #include "engine/partition/partition.h"
 #include <bailiwick/engine.h>
 #include <ftw.h>
@@ -196,6 +197,20 @@ static inline size_t cell_count(cell *c, unsigned from, unsigned to)
     for (size_t i = 0; i < v.nparts; i++)
         n += bw_bitmap_count(bw_snapshot_live(v.parts[i]));
     bw_view_close(&v);
+    return n;
+}
+
+/* One of the engine's own figures. */
+static inline uint64_t cell_figure(cell *c, const char *name)
+{
+    bw_str json;
+    bw_json *doc;
+    uint64_t n = 0;
+    bw_arena_mark mark = bw_arena_mark_get(c->ctx);
+    OK(bw_engine_stats(c->ctx, c->engine, &json));
+    OK(bw_json_parse(c->ctx, json, BW_JSON_REQUEST, &doc));
+    assert_true(bw_json_u64(bw_json_get(doc, name), &n));
+    bw_arena_release(c->ctx, mark);
     return n;
 }
 

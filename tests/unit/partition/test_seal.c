@@ -7,6 +7,7 @@
 #include "engine/store/failpoint.h"
 #include <dirent.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 enum { DIM = 8, SEAL = 200, ADOPT = 100 };
 
@@ -248,6 +249,7 @@ static void test_seal__bad_graph_files_are_built_again_with_the_same_bits(void *
         cell_open(c);
         assert_true(bw_str_eq(first, answers(c, false, &t)));
         assert_true(t.segments_graph > 0);
+        assert_int_equal(cell_figure(c, "graph_files_refused") > 0, harm[i] != forget);
     }
 }
 
@@ -411,6 +413,68 @@ static void test_seal__a_refused_seal_leaves_no_graph(void **state)
     OK(cell_write(c, &a, &op, 1, &r));
     assert_int_equal(shape_of(c).segments, 1);
 }
+static atomic_bool no_memory;
+
+static bw_status starve_builds(const char *name)
+{
+    return strcmp(name, "build.start") == 0 && atomic_load(&no_memory) ? BW_ENOMEM
+                                                                       : BW_OK;
+}
+
+static void wait_for(cell *c, const char *name, uint64_t least)
+{
+    for (int i = 0; cell_figure(c, name) < least; i++) {
+        assert_true(i < 12000);
+        usleep(10000);
+    }
+}
+
+/* A segment whose graph cannot be built is scanned, exactly, and by a restart too; the
+ * graph comes when there is memory again, and then it is the same graph. */
+static void test_seal__a_graph_without_memory_comes_later(void **state)
+{
+    cell *c = *state;
+    bw_search_trace t;
+    atomic_init(&no_memory, true);
+    bw_failpoint_set(starve_builds);
+    cell_collection(c, DIM, BW_METRIC_EUCLID, 4);
+    cell_upsert_range(c, 1, 0, SEAL, DIM);
+    cell_upsert_range(c, 1, SEAL, SEAL + ADOPT, DIM); /* adopts what is not there */
+    bw_str exact = answers(c, true, &t);
+    for (int i = 0; i < 2; i++) {
+        shape s = shape_of(c);
+        assert_int_equal(s.adopted, 1);
+        assert_int_equal(s.graphs, 0);
+        assert_true(bw_str_eq(exact, answers(c, false, &t)));
+        assert_int_equal(t.segments_graph, 0);
+        wait_for(c, "graph_builds_failed", 2); /* by itself */
+        if (i == 0)
+            cell_reopen(c);
+    }
+    atomic_store(&no_memory, false);
+    wait_for(c, "graphs_serving", 1);
+    assert_int_equal(cell_figure(c, "graphs_retrying"), 0);
+    bw_str late = answers(c, false, &t);
+    assert_true(t.segments_graph > 0);
+    cell_reopen(c); /* from its file */
+    bw_failpoint_set(NULL);
+    assert_true(bw_str_eq(late, answers(c, false, &t)));
+    assert_int_equal(graph_files(c, forget), 1);
+    cell_reopen(c);
+    assert_true(bw_str_eq(late, answers(c, false, &t)));
+    /* What is dropped, or sealed anew, is not tried any more. */
+    assert_int_equal(graph_files(c, forget), 1);
+    atomic_store(&no_memory, true);
+    bw_failpoint_set(starve_builds);
+    cell_reopen(c);
+    assert_int_equal(cell_count(c, 1, 1), SEAL + ADOPT);
+    wait_for(c, "graphs_retrying", 1);
+    bool existed;
+    OK(bw_collection_drop(c->ctx, c->engine, TENANT, NAME, &existed));
+    assert_int_equal(cell_figure(c, "graphs_retrying"), 0);
+    bw_failpoint_set(NULL);
+}
+
 /* Builds wait in front of this gate. Closing the engine opens it, after the builder was
  * told to stop: so the build is always met at work. */
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -491,6 +555,7 @@ int main(void)
 #ifdef BW_DEBUG
         T(test_seal__a_refused_seal_leaves_no_graph),
         T(test_seal__refused_writes_do_not_pile_up),
+        T(test_seal__a_graph_without_memory_comes_later),
         cmocka_unit_test(test_seal__closing_does_not_wait_for_a_build),
 #endif
     };
