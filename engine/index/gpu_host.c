@@ -170,6 +170,7 @@ static void counters_add(bw_gpu_counters *out, const gpu_device *d)
     out->devices += d->life == GPU_OPEN;
     out->opening += d->life == GPU_OPENING;
     out->segments += c->segments;
+    out->queued += d->nqueued;
     out->segment_bytes += c->segment_bytes;
     out->bits_bytes += c->bits_bytes;
 }

@@ -50,7 +50,7 @@ typedef enum bw_gpu_why {
 } bw_gpu_why;
 const char *bw_gpu_why_text(bw_gpu_why why); /* a word for metrics */
 
-typedef struct bw_gpu_counters { /* since opening, all devices; the last five are of now */
+typedef struct bw_gpu_counters { /* since opening, all devices; the last six are of now */
     uint64_t queries;      /* answered by a device (of one search: one a device) */
     uint64_t batches, batched_most;
     uint64_t items, reads; /* of all batches */
@@ -60,7 +60,7 @@ typedef struct bw_gpu_counters { /* since opening, all devices; the last five ar
     uint64_t evicted, refused; /* segments that went for others; that found no room */
     uint64_t bits_found, bits_made, bits_evicted;
     uint64_t lost; /* devices */
-    uint32_t devices, opening, segments;
+    uint32_t devices, opening, segments, queued; /* queued: queries */
     uint64_t segment_bytes, bits_bytes;
 } bw_gpu_counters;
 

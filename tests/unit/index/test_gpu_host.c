@@ -426,6 +426,21 @@ static bool asked(fixture *f, long n) /* bitsets: one a caller, made before it i
     return (long)counters(f).bits_made + (long)counters(f).bits_found >= n;
 }
 
+static bool queued(fixture *f, long n)
+{
+    return (long)counters(f).queued >= n;
+}
+
+static long launches; /* before the calls that are waited for */
+
+/* One batch is held on the device, and everybody else is in the queue. */
+static bool held_or_queued(fixture *f, long n)
+{
+    const gpu_double_counts g = gpu_double_get();
+    return g.calls[GPU_DOUBLE_LAUNCH] > launches &&
+           (long)g.last_nq + (long)counters(f).queued >= n;
+}
+
 static bool waiting_for_cpu(fixture *f, long n)
 {
     return (long)counters(f).cpu[BW_GPU_WHY_TIMEOUT] >= n;
@@ -451,7 +466,7 @@ static void test_gpu_host__gathers_a_batch(void **state)
         assert_int_equal(pthread_create(&c[i].thread, NULL, caller_run, &c[i]), 0);
     }
     wait_until(asked, f, 8);
-    usleep(20000); /* so that all are queued; were it too short, the test could not fail */
+    wait_until(queued, f, 8);
     assert_int_equal(gpu_double_get().calls[GPU_DOUBLE_LAUNCH], before + 1);
     while (!launched(f, before + 2)) { /* again: one may have come after the first time */
         gpu_double_clock_add(200 * 1000);
@@ -495,6 +510,7 @@ static void test_gpu_host__reads_no_forbidden_segment(void **state)
     start(f, 1, MEMORY, BW_DTYPE_F32, BW_METRIC_DOT);
     warm(f);
     gpu_double_on_read(on_read, &seen);
+    launches = gpu_double_get().calls[GPU_DOUBLE_LAUNCH];
     gpu_double_hold(true);
     for (int i = 0; i < NQ; i++) {
         c[i].host = f->host;
@@ -502,7 +518,7 @@ static void test_gpu_host__reads_no_forbidden_segment(void **state)
         question_make(f, &c[i].q, (unsigned)i * 4 % 63 + 1, 4 * (i % 2), 10, i);
         assert_int_equal(pthread_create(&c[i].thread, NULL, caller_run, &c[i]), 0);
     }
-    usleep(20000);
+    wait_until(held_or_queued, f, NQ);
     gpu_double_hold(false);
     callers_join(c, NQ);
     gpu_double_on_read(NULL, NULL);
@@ -563,9 +579,10 @@ static void test_gpu_host__halves_a_batch_that_does_not_fit(void **state)
     static caller c[40];
     start(f, 1, MEMORY, BW_DTYPE_BF16, BW_METRIC_DOT);
     warm(f);
+    launches = gpu_double_get().calls[GPU_DOUBLE_LAUNCH];
     gpu_double_hold(true);
     callers_start(f, c, 40, 62, 1);
-    usleep(20000);
+    wait_until(held_or_queued, f, 40);
     gpu_double_fail(GPU_DOUBLE_LAUNCH, 0, BW_GPU_NOMEM, false);
     gpu_double_hold(false);
     callers_join(c, 40);
