@@ -94,19 +94,6 @@ void bw_merge_cancel(bw_snapshot *d, int64_t key_first, int64_t key_last)
 
 /* ---- beginning ---- */
 
-/* The blocks of the segments [from, to): they lie together. */
-static void blocks_of(const bw_block_list *l, uint32_t from, uint32_t to, uint32_t *a,
-                      uint32_t *b)
-{
-    uint32_t i = 0;
-    while (i < l->n && (l->items[i].seg < 0 || (uint32_t)l->items[i].seg < from))
-        i++;
-    *a = i;
-    while (i < l->n && l->items[i].seg >= 0 && (uint32_t)l->items[i].seg < to)
-        i++;
-    *b = i;
-}
-
 /* keep: rows that it takes. */
 static bw_status gather(bw_ctx *ctx, const bw_snapshot *d, const bw_bitmap *keep,
                         uint32_t from, uint32_t to, bw_merge *m)
@@ -118,7 +105,7 @@ static bw_status gather(bw_ctx *ctx, const bw_snapshot *d, const bw_bitmap *keep
     bw_status st = BW_OK;
     for (uint32_t v = 0; st == BW_OK && v < p->nvec; v++) {
         uint32_t a, b;
-        blocks_of(&d->vecs[v], from, to, &a, &b);
+        bw_block_list_range(&d->vecs[v], (int32_t)from, (int32_t)to - 1, &a, &b);
         if (a == b)
             continue;
         st = bw_snapshot_gather(ctx, d, v, d->vecs[v].items + a, b - a, keep,
@@ -242,7 +229,7 @@ static void adopt_blocks(bw_block_list *l, uint32_t from, uint32_t to, bw_block 
     uint32_t first, last;
     if (l->n == 0) /* a sparse vector, or one that no row has */
         return;
-    blocks_of(l, from, to, &first, &last);
+    bw_block_list_range(l, (int32_t)from, (int32_t)to - 1, &first, &last);
     assert(first < last || !*b);
     for (uint32_t i = first; i < last; i++)
         bw_block_release(l->items[i].b);

@@ -119,6 +119,10 @@ BW_MUST_USE bw_status bw_snapshot_draft(bw_ctx *ctx, const bw_snapshot *s,
                                         uint32_t nrows, bw_snapshot **out);
 BW_MUST_USE bw_status bw_block_list_put(bw_ctx *ctx, bw_block_list *l,
                                         bw_block_ref ref); /* takes over ref.b */
+/* The blocks of the segments first … last (−1: the growing one, which comes after all):
+ * [*from, *to), and where they would be if there are none. */
+void bw_block_list_range(const bw_block_list *l, int32_t first, int32_t last,
+                         uint32_t *from, uint32_t *to);
 /* The living rows in a numbering without gaps. */
 BW_MUST_USE bw_status bw_snapshot_renumber(bw_ctx *ctx, const bw_snapshot *s,
                                            bw_snapshot **out);
@@ -245,7 +249,7 @@ BW_MUST_USE bw_status bw_segment_complete(bw_ctx *ctx, const bw_snapshot *s,
                                           bw_block *b);
 
 /* Makes everything one sealed segment, with its graph to come. *no: the segment (or the
- * merge) that bw_snapshot_adopt_now is to be told; 0: nothing is to be done. *changed: w
+ * merge) that bw_partition_adopt_now is to be told; 0: nothing is to be done. *changed: w
  * is to be committed. w->next is set on success. */
 BW_MUST_USE bw_status bw_partition_seal_all(bw_ctx *ctx, const bw_snapshot *cur,
                                             bw_prepared *w, uint32_t *no, bool *changed);

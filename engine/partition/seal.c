@@ -88,24 +88,12 @@ static bw_status gather_segment(bw_ctx *ctx, bw_snapshot *d, uint32_t vec,
     return BW_OK;
 }
 
-/* The blocks of a segment: [*from, *to). They lie together. */
-static void blocks_of(const bw_block_list *l, int32_t seg, uint32_t *from, uint32_t *to)
-{
-    uint32_t i = 0;
-    while (i < l->n && l->items[i].seg != seg)
-        i++;
-    *from = i;
-    while (i < l->n && l->items[i].seg == seg)
-        i++;
-    *to = i;
-}
-
 static bw_status gather_all(bw_ctx *ctx, bw_snapshot *d, int32_t from_seg,
                             int32_t to_seg)
 {
     for (uint32_t v = 0; v < d->part->nvec; v++) {
         uint32_t from, to;
-        blocks_of(&d->vecs[v], from_seg, &from, &to);
+        bw_block_list_range(&d->vecs[v], from_seg, from_seg, &from, &to);
         if (from == to)
             continue;
         bw_status st = gather_segment(ctx, d, v, from, to, to_seg);

@@ -55,6 +55,18 @@ bw_status bw_block_list_put(bw_ctx *ctx, bw_block_list *l, bw_block_ref ref)
     return BW_OK;
 }
 
+void bw_block_list_range(const bw_block_list *l, int32_t first, int32_t last,
+                         uint32_t *from, uint32_t *to)
+{
+    uint32_t i = 0; /* −1 as an unsigned number is the greatest */
+    while (i < l->n && (uint32_t)l->items[i].seg < (uint32_t)first)
+        i++;
+    *from = i;
+    while (i < l->n && (uint32_t)l->items[i].seg <= (uint32_t)last)
+        i++;
+    *to = i;
+}
+
 bw_snapshot *bw_snapshot_new(bw_partition *p, bw_gen *gen, uint32_t nrows,
                              uint32_t nsegs)
 {
