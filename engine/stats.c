@@ -2,14 +2,18 @@
  * may see them. */
 #include "base/json.h"
 #include "engine_impl.h"
+#include "index/cuvs.h"
+#include "index/gpu_host.h"
 #include "kernels/typed.h"
+
+#include <stdio.h>
 
 /* Where a collection's memory is, in bytes. Blocks that merges have gathered count too.
  * `file` is not memory of the process: what lies in files of blocks (the cache of these
  * belongs to the cell). Left out: single small objects, older snapshots that a reader
  * still holds, SQLite's page caches (1 MiB an open file). */
 typedef struct ledger {
-    uint64_t vectors, codes, graphs, ids, payload, sparse, words, file;
+    uint64_t vectors, codes, graphs, ids, payload, sparse, words, indexes, file;
 } ledger;
 
 typedef struct sums {
@@ -66,6 +70,8 @@ static void add_snapshot(const bw_snapshot *s, sums *t)
     for (uint32_t v = 0; v < s->part->nvec; v++)
         if (s->gen->sparse[v])
             t->memory.sparse += bw_sparse_bytes(s->gen->sparse[v]);
+    for (uint32_t i = 0; i < s->indexes->n; i++)
+        t->memory.indexes += bw_payload_index_bytes(s->indexes->entries[i]->ix);
     bw_snapshot_index_unlock(s);
     t->memory.words += bw_snapshot_text_bytes(s);
 }
@@ -79,7 +85,7 @@ static void put(bw_buf *b, const char *key, uint64_t v)
 static uint64_t total_of(const ledger *l)
 {
     return l->vectors + l->codes + l->graphs + l->ids + l->payload + l->sparse +
-           l->words;
+           l->words + l->indexes;
 }
 
 static void add_ledger(ledger *to, const ledger *l)
@@ -91,6 +97,7 @@ static void add_ledger(ledger *to, const ledger *l)
     to->payload += l->payload;
     to->sparse += l->sparse;
     to->words += l->words;
+    to->indexes += l->indexes;
     to->file += l->file;
 }
 
@@ -110,6 +117,7 @@ static void put_ledger(bw_buf *b, const bw_collection *c, const sums *t)
     put(b, "row_bytes", t->memory.payload);
     put(b, "sparse_bytes", t->memory.sparse);
     put(b, "word_bytes", t->memory.words);
+    put(b, "payload_index_bytes", t->memory.indexes);
     put(b, "memory_bytes", total_of(&t->memory));
     put(b, "file_bytes", t->memory.file);
     bw_buf_putc(b, '}');
@@ -141,6 +149,45 @@ static void add_sums(sums *to, const sums *t)
     to->merges += t->merges;
     to->graphs += t->graphs;
     add_ledger(&to->memory, &t->memory);
+}
+
+/* Exact scans on a GPU, and cuVS: all 0 where there is none. Device memory is not the
+ * process's. What the CPU did in its stead is told by reason. */
+static void put_gpu(bw_buf *b, bw_gpu_host *host)
+{
+    bw_gpu_counters c = {0};
+    bw_cuvs_stats v;
+    uint64_t cpu = 0;
+    if (host)
+        bw_gpu_host_counters(host, &c);
+    bw_cuvs_stats_get(&v);
+    put(b, "gpu_devices", c.devices);
+    put(b, "gpu_devices_lost", c.lost);
+    put(b, "gpu_queries_queued", c.queued);
+    put(b, "gpu_queries", c.queries);
+    put(b, "gpu_batches", c.batches);
+    put(b, "gpu_widened", c.widened);
+    for (int i = 0; i < BW_GPU_NWHY; i++) {
+        char name[48];
+        int n = snprintf(name, sizeof name, "gpu_fallbacks_%s", bw_gpu_why_text((bw_gpu_why)i));
+        assert(n > 0 && (size_t)n < sizeof name);
+        put(b, name, c.cpu[i]);
+        cpu += c.cpu[i];
+    }
+    put(b, "gpu_fallbacks", cpu);
+    put(b, "gpu_uploads", c.uploads);
+    put(b, "gpu_upload_bytes", c.upload_bytes);
+    put(b, "gpu_segments", c.segments);
+    put(b, "gpu_segments_evicted", c.evicted);
+    put(b, "gpu_segments_refused", c.refused);
+    put(b, "gpu_segment_bytes", c.segment_bytes);
+    put(b, "gpu_bitset_bytes", c.bits_bytes);
+    put(b, "cuvs_builds", v.builds);
+    put(b, "cuvs_builds_refused", v.refused);
+    put(b, "cuvs_searches", v.searches);
+    put(b, "cuvs_batches", v.batches);
+    put(b, "cuvs_fallbacks", v.scans_short + v.scans_failed);
+    put(b, "cuvs_device_bytes", v.device_bytes);
 }
 
 static uint64_t load(const atomic_ullong *v)
@@ -179,6 +226,7 @@ static void put_all(bw_buf *b, bw_engine *e, uint64_t collections, const sums *t
     put(b, "row_bytes", t->memory.payload);
     put(b, "sparse_bytes", t->memory.sparse);
     put(b, "word_bytes", t->memory.words);
+    put(b, "payload_index_bytes", t->memory.indexes);
     put(b, "block_cache_bytes", cache.bytes);
     put(b, "memory_bytes", total_of(&t->memory) + cache.bytes);
     put(b, "file_bytes", t->memory.file);
@@ -189,6 +237,7 @@ static void put_all(bw_buf *b, bw_engine *e, uint64_t collections, const sums *t
     put(b, "row_files_damaged", load(&e->env.heals.found));
     put(b, "row_files_healed", load(&e->env.heals.healed));
     put(b, "row_files_not_healed", load(&e->env.heals.failed));
+    put_gpu(b, e->env.gpu);
     bw_json_put_key(b, "writes_stopped");
     bw_buf_puts(b, atomic_load(&e->env.health.poisoned) ? "true" : "false");
 }

@@ -228,7 +228,11 @@ static void doctor_folder(bw_ctx *ctx, bw_cli_settings *set)
          s == BW_OK ? "" : bw_ctx_message(ctx));
     check_machine(ctx, &c);
     check_cpu();
-    check_gpu(ctx);
+    if (bw_str_is(c.gpu, "auto"))
+        check_gpu(ctx);
+    else
+        (void)printf("      GPU: switched off by data.gpu; the CPU searches\n");
+    bw_cuvs_switch(bw_str_is(c.gpu, "auto"));
     check_cuvs();
     check_folder(ctx, set->data);
     check_policies(ctx, &c, set->data);

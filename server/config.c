@@ -85,7 +85,7 @@ static const setting settings[] = {
     {"data.gpu", SET_STR, AT(gpu), "auto", 0, 0,
      "auto: exact searches run on a GPU where the GPU module and a device are found; off: "
      "never.\n"
-     "The answers are the same."},
+     "The answers are the same. off also keeps collections with the index cuvs-cagra from it."},
     {"data.exact_rows", SET_U64, AT(exact_rows), "50000", 1, 4294967295,
      "Below so many permitted points an answer is exact unless the request asks for less\n"
      "(params.recall, params.hnsw_ef); from there on 0.99 of it is wanted."},

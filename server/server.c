@@ -13,6 +13,7 @@
  *
  * Opened in that order, closed in reverse. */
 #include "server.h"
+#include "../engine/index/cuvs.h"
 #include "../ingest/encoder.h"
 #include "../policies/pack_set.h"
 #include "files.h"
@@ -377,6 +378,7 @@ static bw_status open_engine(bw_ctx *ctx, bw_server *s)
     o.seal_rows = (uint32_t)s->config.seal_rows;
     o.vector_bytes = s->config.vector_bytes;
     o.gpu = bw_str_is(s->config.gpu, "auto");
+    bw_cuvs_switch(o.gpu);
     o.exact_rows = (uint32_t)s->config.exact_rows;
     bw_status st = bw_engine_open(ctx, dir, &o, &s->engine);
     return st == BW_OK && empty_log ? refuse_lost_log(ctx, s) : st;

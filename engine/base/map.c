@@ -40,6 +40,15 @@ size_t bw_map_count(const bw_map *m)
     return m->live;
 }
 
+size_t bw_map_bytes(const bw_map *m)
+{
+    size_t n = sizeof *m + m->entries_cap * sizeof *m->entries +
+               m->table_cap * sizeof *m->table;
+    for (size_t i = 0; i < m->nentries; i++)
+        n += m->entries[i].key ? m->entries[i].n + 1 : 0;
+    return n;
+}
+
 /* The table slot that holds the key, or table_cap. */
 static size_t find(const bw_map *m, const void *key, size_t n, uint64_t hash)
 {

@@ -168,6 +168,29 @@ bw_str bw_payload_index_field(const bw_payload_index *ix)
     return ix->field;
 }
 
+static size_t set_bytes(const roaring_bitmap_t *set)
+{
+    return sizeof *set + roaring_bitmap_frozen_size_in_bytes(set);
+}
+
+size_t bw_payload_index_bytes(const bw_payload_index *ix)
+{
+    const roaring_bitmap_t *sets[] = {ix->nonempty, ix->isnull,   ix->nonnull, ix->other,
+                                      ix->multi,    ix->bools[0], ix->bools[1]};
+    size_t n = sizeof *ix + ix->field.len + ix->path.n * sizeof *ix->path.steps +
+               bw_map_bytes(ix->strings) + ix->tail_cap * sizeof *ix->tail;
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        n += set_bytes(sets[i]);
+    for (size_t i = 0; i < ix->nruns; i++)
+        n += ix->runs[i].n * sizeof *ix->runs[i].items;
+    bw_str key;
+    uint64_t *slot;
+    for (size_t it = 0; bw_map_next(ix->strings, &it, &key, &slot);)
+        if (*slot != 0 && (*slot & 1) == 0)
+            n += set_bytes(posting_set(*slot));
+    return n;
+}
+
 /* ---- postings: most values of an id-like field have one row, which needs no set ----
  */
 

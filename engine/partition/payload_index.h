@@ -16,6 +16,8 @@ void bw_payload_index_free(bw_payload_index *ix);
 BW_MUST_USE bw_status bw_payload_index_add(bw_ctx *ctx, bw_payload_index *ix,
                                            uint32_t row, bw_str payload);
 bw_str bw_payload_index_field(const bw_payload_index *ix);
+/* Of memory; under the read lock. Walks every value. */
+size_t bw_payload_index_bytes(const bw_payload_index *ix);
 
 /* ---- for the planner, under the read lock ---- */
 

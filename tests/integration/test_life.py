@@ -189,6 +189,10 @@ def test_key__life_on_a_stopped_and_a_running_cell(tmp_path):
     assert run("key", "revoke", "--data", data, "--id", ident).returncode == 0
     told = run("doctor", "--data", data).stdout
     assert "FAIL" not in told and " kernels, " in told and "GPU: " in told and "cuVS: " in told, told
+    assert "switched off" not in told, told
+    (tmp_path / "off.conf").write_text("data.gpu = off\n")
+    told = run("doctor", "--data", data, "--config", str(tmp_path / "off.conf")).stdout
+    assert "GPU: switched off by data.gpu" in told and "cuVS: switched off" in told, told
 
 
 @pytest.mark.parametrize("command", [("query", "x", "--collection", "c"), ("ingest", ".", "--collection", "c"),

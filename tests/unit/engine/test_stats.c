@@ -70,7 +70,7 @@ static void test_stats__the_ledger_adds_up(void **state)
     uint64_t parts = 0;
     static const char *const names[] = {"vector_bytes", "code_bytes", "graph_bytes",
                                         "id_bytes",     "row_bytes",  "sparse_bytes",
-                                        "word_bytes"};
+                                        "word_bytes",   "payload_index_bytes"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         assert_int_equal(figure(c, names[i], true), figure(c, names[i], false));
         parts += figure(c, names[i], true);
@@ -94,11 +94,53 @@ static void test_stats__the_ledger_adds_up(void **state)
     assert_true(live < before + 65536);
 }
 
+/* Payload indexes are in it: of numbers, and of words of which each is one row's. */
+static void test_stats__payload_indexes_are_in_the_ledger(void **state)
+{
+    (void)state;
+    cell own, *c = &own;
+    bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
+    o.null_sync = true;
+    cell_init(c, &o);
+    cell_collection(c, 4, BW_METRIC_DOT, 4);
+    for (uint64_t i = 0; i < ROWS; i += 500) {
+        bw_point p[500];
+        for (uint64_t k = 0; k < 500; k++) {
+            p[k] = cell_point(c, 1, i + k, 4, NULL);
+            p[k].payload = bw_str_c(bw_arena_printf(c->ctx, "{\"n\":%llu,\"w\":\"word %llu\"}",
+                                                    (unsigned long long)(i + k),
+                                                    (unsigned long long)(i + k)));
+        }
+        cell_upsert(c, p, 500);
+        bw_ctx_reset(c->ctx);
+    }
+    static const char *const fields[][2] = {{"n", "integer"}, {"w", "keyword"}};
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t said = figure(c, "payload_index_bytes", true),
+                 all = figure(c, "memory_bytes", false);
+        bw_ctx_reset(c->ctx);
+        long before = live;
+        bw_index_spec spec = {.field = bw_str_c(fields[i][0]), .type = bw_str_c(fields[i][1])};
+        OK(bw_collection_index_put(c->ctx, c->engine, TENANT, NAME, &spec));
+        bw_ctx_reset(c->ctx);
+        double held = (double)(live - before);
+        double more = (double)(figure(c, "payload_index_bytes", true) - said);
+        printf("%s: held %.0f, said %.0f\n", fields[i][1], held, more);
+        assert_true(more > 0.5 * held && more < 1.2 * held);
+        assert_true(more > ROWS * 16);
+        assert_int_equal(figure(c, "memory_bytes", false) - all, (uint64_t)more);
+        assert_int_equal(figure(c, "payload_index_bytes", false),
+                         figure(c, "payload_index_bytes", true));
+    }
+    cell_clear(c);
+}
+
 int main(void)
 {
     bw_allocator_set(&counting);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stats__the_ledger_adds_up),
+        cmocka_unit_test(test_stats__payload_indexes_are_in_the_ledger),
     };
     return cmocka_run_group_tests_name("stats", tests, NULL, NULL);
 }

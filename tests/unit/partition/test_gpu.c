@@ -87,12 +87,20 @@ static void test_partition_gpu__answers_as_the_cpu(void **state)
         one_round(c, &r, true);
     }
     assert_true(gpu_double_get().calls[GPU_DOUBLE_LAUNCH] > 0);
+    assert_int_equal(cell_figure(c, "gpu_devices"), 1);
+    assert_true(cell_figure(c, "gpu_batches") > 0 && cell_figure(c, "gpu_queries") > 0);
+    assert_true(cell_figure(c, "gpu_segment_bytes") > 0 && cell_figure(c, "gpu_uploads") > 0);
+    assert_true(cell_figure(c, "gpu_fallbacks") >= cell_figure(c, "gpu_fallbacks_absent"));
+    assert_int_equal(cell_figure(c, "gpu_fallbacks_lost"), 0);
     cell_reopen(c);
     one_round(c, &r, true);
     one_round(c, &r, true);
     gpu_double_fail(GPU_DOUBLE_LAUNCH, 0, BW_GPU_LOST, false);
     one_round(c, &r, true);
     one_round(c, &r, true);
+    assert_int_equal(cell_figure(c, "gpu_devices_lost"), 1);
+    assert_true(cell_figure(c, "gpu_fallbacks_lost") > 0);
+    assert_int_equal(cell_figure(c, "gpu_devices"), 0);
     cell_clear(c);
     const gpu_double_counts n = gpu_double_get();
     assert_int_equal(n.wrong + n.segments + n.bits + n.contexts, 0);
@@ -113,6 +121,7 @@ static void test_partition_gpu__is_off_without_a_device(void **state)
     cell_collection(c, DIM, BW_METRIC_DOT, 1);
     cell_upsert_range(c, 1, 0, 70, DIM);
     one_round(c, &r, false);
+    assert_int_equal(cell_figure(c, "gpu_devices") + cell_figure(c, "gpu_fallbacks"), 0);
     cell_clear(c);
     bw_gpu_load_use(NULL);
 }
