@@ -8,15 +8,21 @@
 
 #include <fcntl.h>
 #include <glob.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 
 enum { DIM = 256, ROWS = 500, SEAL = 400 }; /* 1,024 bytes a row: seven blocks */
+
+static uint32_t seal_rows = SEAL;
+static uint64_t rows_each = ROWS;
 
 static void make(cell *c, bw_dtype t, unsigned nclasses)
 {
     bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
     o.null_sync = true;
-    o.seal_rows = SEAL;
+    o.seal_rows = seal_rows;
+    o.block_cache_bytes = 1; /* eight blocks at least */
     cell_init(c, &o);
     bw_vector_spec spec = {.name = BW_STR(""),
                            .dim = DIM,
@@ -29,8 +35,8 @@ static void make(cell *c, bw_dtype t, unsigned nclasses)
     for (unsigned i = 1; i <= nclasses; i++) {
         bw_class_id id = cell_class(i);
         OK(bw_class_put(c->ctx, c->engine, &id, BW_STR("labels")));
-        for (uint64_t at = 0; at < ROWS; at += 50)
-            cell_upsert_range(c, i, i * 1000 + at, i * 1000 + at + 50, DIM);
+        for (uint64_t at = 0; at < rows_each; at += 50)
+            cell_upsert_range(c, i, i * 10000 + at, i * 10000 + at + 50, DIM);
     }
     bw_ctx_reset(c->ctx);
 }
@@ -64,8 +70,9 @@ static size_t damage(const cell *c, const char *pattern, bool cut)
 
 /* ---- asking ---- */
 
-static bw_status ask(cell *c, unsigned class_no, bool vectors, bw_str *out)
+static bw_status ask(const cell *of, unsigned class_no, bool vectors, bw_str *out)
 {
+    cell own = *of, *c = &own;
     bw_permit permit = cell_permit(c, class_no, class_no);
     bw_read read = {.tenant = TENANT,
                     .name = NAME,
@@ -107,7 +114,7 @@ static bw_str retrieve(cell *c, unsigned class_no)
     bw_read read = {.tenant = TENANT, .name = NAME, .permit = &permit, .now_ns = 1};
     bw_point_id ids[ROWS];
     for (uint64_t i = 0; i < ROWS; i++)
-        ids[i] = cell_id(class_no * 1000 + i);
+        ids[i] = cell_id(class_no * 10000 + i);
     bw_result *r = NULL;
     OK(bw_retrieve(c->ctx, c->engine, &read, ids, ROWS, &r));
     size_t n;
@@ -172,7 +179,7 @@ static void test_heal__rows_are_fetched_and_moved(void **state)
     assert_int_equal(cell_count(c, 1, 1), ROWS);
     assert_int_equal(damage(c, "*.rows", false), 1);
     bw_access a = cell_access(c, 1, 1);
-    bw_point_id id = cell_id(1000);
+    bw_point_id id = cell_id(10000);
     bw_op op = {.kind = BW_OP_OVERWRITE_PAYLOAD,
                 .ids = &id,
                 .nids = 1,
@@ -218,7 +225,7 @@ static void test_heal__an_older_snapshot_is_mended_too(void **state)
     cell_reopen(c);
     bw_view old = cell_view(c, 1, 1);
     bw_access a = cell_access(c, 1, 1);
-    bw_point_id id = cell_id(1003), far = cell_id(1390); /* not of one block */
+    bw_point_id id = cell_id(10003), far = cell_id(10390); /* not of one block */
     uint32_t row;
     assert_true(bw_snapshot_find(old.parts[0], &far, &row));
     bw_op op = {.kind = BW_OP_DELETE, .ids = &id, .nids = 1};
@@ -258,6 +265,77 @@ static void test_heal__another_class_is_left_alone(void **state)
     OK(ask(c, 2, false, &got));
     assert_int_equal(cell_figure(c, "row_files_healed"), 2);
     cell_clear(c);
+}
+
+/* ---- many readers ---- */
+
+enum { THREADS = 3, ROUNDS = 4 };
+static atomic_bool ended;
+
+typedef struct reader {
+    cell c; /* with a ctx of its own */
+    bw_str want;
+    pthread_t thread;
+    _Atomic unsigned asked;
+    bw_status status;
+    bool differs;
+} reader;
+
+static void *read_on(void *arg)
+{
+    reader *r = arg;
+    bw_str got;
+    while (!atomic_load(&ended) && r->status == BW_OK && !r->differs) {
+        r->status = ask(&r->c, 1, false, &got);
+        r->differs = r->status == BW_OK && !bw_str_eq(got, r->want);
+        bw_ctx_reset(r->c.ctx);
+        atomic_fetch_add(&r->asked, 1);
+    }
+    atomic_store(&r->asked, UINT32_MAX);
+    return NULL;
+}
+
+/* Whoever meets the damage, nobody gets an error, or another answer. */
+static void test_heal__under_many_readers(void **state)
+{
+    (void)state;
+    cell own, *c = &own;
+    static reader r[THREADS];
+    bw_str want;
+    seal_rows = 1000;
+    rows_each = 1100;
+    make(c, BW_DTYPE_F32, 1);
+    OK(ask(c, 1, false, &want));
+    atomic_store(&ended, false);
+    for (int i = 0; i < THREADS; i++) {
+        r[i] = (reader){.c = *c, .want = want};
+        r[i].c.ctx = bw_ctx_new(0);
+        assert_non_null(r[i].c.ctx);
+        assert_int_equal(pthread_create(&r[i].thread, NULL, read_on, &r[i]), 0);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        /* A read from before the last mending may have asked for another one. */
+        while (cell_figure(c, "row_files_healed") != cell_figure(c, "row_files_damaged"))
+            usleep(1000);
+        assert_int_equal(damage(c, "*.rows", round % 2), 1);
+        for (int i = 0; i < THREADS; i++) { /* two whole questions after the damage */
+            unsigned from = atomic_load(&r[i].asked);
+            while (atomic_load(&r[i].asked) < from + 2)
+                usleep(1000);
+        }
+    }
+    atomic_store(&ended, true);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(r[i].thread, NULL), 0);
+        assert_int_equal(r[i].status, BW_OK);
+        assert_false(r[i].differs);
+        bw_ctx_free(r[i].c.ctx);
+    }
+    assert_true(cell_figure(c, "row_files_healed") >= ROUNDS);
+    assert_int_equal(cell_figure(c, "row_files_healed"), cell_figure(c, "row_files_damaged"));
+    cell_clear(c);
+    seal_rows = SEAL;
+    rows_each = ROWS;
 }
 
 #ifdef BW_DEBUG
@@ -302,6 +380,7 @@ int main(void)
         cmocka_unit_test(test_heal__a_seal_goes_on),
         cmocka_unit_test(test_heal__an_older_snapshot_is_mended_too),
         cmocka_unit_test(test_heal__another_class_is_left_alone),
+        cmocka_unit_test(test_heal__under_many_readers),
 #ifdef BW_DEBUG
         cmocka_unit_test(test_heal__a_try_in_vain_is_clean_and_made_again),
 #endif
