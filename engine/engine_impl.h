@@ -96,6 +96,11 @@ BW_MUST_USE bw_status bw_collection__commit(bw_ctx *ctx, bw_collection *c,
 BW_MUST_USE bw_status bw_collection__create_parts(bw_ctx *ctx, bw_collection *c,
                                                   const bw_class_id *ids, uint32_t n);
 
+/* indexes.c: heap copies of what describes a payload index. false: no memory; to is to be
+ * freed all the same. */
+bool bw_index__copy(const bw_index_spec *from, bw_index_spec *to);
+void bw_indexes__free(const bw_index_spec *list, uint32_t n); /* the list too */
+
 bw_str bw_heap_str(
     bw_str in); /* a heap copy; none stays none; ptr NULL with len > 0: no memory */
 #endif
