@@ -13,18 +13,9 @@
  *
  * Left out: multivector_config, custom sharding, an enabled strict mode, init_from:
  * 400. */
-#include "qdrant.h"
+#include "qdrant_words.h"
 
-typedef struct word {
-    const char *name;
-    char
-        type; /* u unsigned, n number, b bool, s string, o object, x number or string */
-    const struct word *inner; /* of an object whose words are known */
-    uint32_t min;
-    const char *fallback; /* shown when it was not set; NULL: left out then */
-} word;
-
-static const word hnsw_words[] = {
+static const bw_qdrant_word hnsw_words[] = {
     {"m", 'u', NULL, 0, "16"},
     {"ef_construct", 'u', NULL, 4, "100"},
     {"full_scan_threshold", 'u', NULL, 10, "10000"},
@@ -34,7 +25,7 @@ static const word hnsw_words[] = {
     {"inline_storage", 'b', NULL, 0, NULL},
     {NULL, 0, NULL, 0, NULL},
 };
-static const word optimizer_words[] = {
+static const bw_qdrant_word optimizer_words[] = {
     {"deleted_threshold", 'n', NULL, 0, "0.2"},
     {"vacuum_min_vector_number", 'u', NULL, 100, "1000"},
     {"default_segment_number", 'u', NULL, 0, "0"},
@@ -46,13 +37,13 @@ static const word optimizer_words[] = {
     {"prevent_unoptimized", 'b', NULL, 0, NULL},
     {NULL, 0, NULL, 0, NULL},
 };
-static const word wal_words[] = {
+static const bw_qdrant_word wal_words[] = {
     {"wal_capacity_mb", 'u', NULL, 1, "32"},
     {"wal_segments_ahead", 'u', NULL, 0, "0"},
     {"wal_retain_closed", 'u', NULL, 0, "1"},
     {NULL, 0, NULL, 0, NULL},
 };
-static const word param_words[] = {
+static const bw_qdrant_word param_words[] = {
     {"shard_number", 'u', NULL, 1, "1"},
     {"replication_factor", 'u', NULL, 1, "1"},
     {"write_consistency_factor", 'u', NULL, 1, "1"},
@@ -61,7 +52,7 @@ static const word param_words[] = {
     {"on_disk_payload", 'b', NULL, 0, "true"},
     {NULL, 0, NULL, 0, NULL},
 };
-static const word vector_words[] = {
+static const bw_qdrant_word vector_words[] = {
     {"size", 'u', NULL, 1, NULL},
     {"distance", 's', NULL, 0, NULL},
     {"hnsw_config", 'o', hnsw_words, 0, NULL},
@@ -71,94 +62,17 @@ static const word vector_words[] = {
     {"_index", 's', NULL, 0, NULL},
     {NULL, 0, NULL, 0, NULL},
 };
-static const word sparse_index_words[] = {
+static const bw_qdrant_word sparse_index_words[] = {
     {"full_scan_threshold", 'u', NULL, 0, NULL},
     {"on_disk", 'b', NULL, 0, NULL},
     {"datatype", 's', NULL, 0, NULL},
     {NULL, 0, NULL, 0, NULL},
 };
-static const word sparse_words[] = {
+static const bw_qdrant_word sparse_words[] = {
     {"index", 'o', sparse_index_words, 0, NULL},
     {"modifier", 's', NULL, 0, NULL},
     {NULL, 0, NULL, 0, NULL},
 };
-static const word index_words[] = {
-    {"type", 's', NULL, 0, NULL},
-    {"is_tenant", 'b', NULL, 0, NULL},
-    {"is_principal", 'b', NULL, 0, NULL},
-    {"on_disk", 'b', NULL, 0, NULL},
-    {"enable_hnsw", 'b', NULL, 0, NULL},
-    {"lookup", 'b', NULL, 0, NULL},
-    {"range", 'b', NULL, 0, NULL},
-    {"prefix", 'b', NULL, 0, NULL},
-    {"tokenizer", 's', NULL, 0, NULL},
-    {"min_token_len", 'u', NULL, 0, NULL},
-    {"max_token_len", 'u', NULL, 0, NULL},
-    {"lowercase", 'b', NULL, 0, NULL},
-    {"ascii_folding", 'b', NULL, 0, NULL},
-    {"phrase_matching", 'b', NULL, 0, NULL},
-    {"stopwords", 'a', NULL, 0, NULL},
-    {"stemmer", 'o', NULL, 0, NULL},
-    {NULL, 0, NULL, 0, NULL},
-};
-
-/* ---- known words, checked and copied ---- */
-
-static bool has_type(const bw_json *v, char type)
-{
-    switch (type) {
-    case 'u':
-        return v->kind == BW_JSON_NUMBER && v->is_int && !v->negative;
-    case 'n':
-        return v->kind == BW_JSON_NUMBER;
-    case 'b':
-        return bw_json_is_bool(v);
-    case 's':
-        return v->kind == BW_JSON_STRING;
-    case 'o':
-        return v->kind == BW_JSON_OBJECT;
-    case 'x':
-        return v->kind == BW_JSON_NUMBER || v->kind == BW_JSON_STRING;
-    default:
-        return v->kind == BW_JSON_STRING || v->kind == BW_JSON_OBJECT;
-    }
-}
-
-static bw_status check_word(bw_qdrant_parse *p, const bw_json *v, const word *w)
-{
-    if (!has_type(v, w->type))
-        return bw_qdrant__format(p, v, "a value of another type is expected");
-    if (w->type == 'u' && v->mag < w->min)
-        return bw_qdrant__invalid(p, w->name,
-                                  "value %llu invalid, must be %u or larger",
-                                  (unsigned long long)v->mag, w->min);
-    return BW_OK;
-}
-
-/* over, then under it base, both objects or NULL: each known word once. Depth: 2. */
-static bw_status put_words(bw_qdrant_parse *p, bw_buf *b, const word *words,
-                           const bw_json *base, const bw_json *over)
-{
-    bw_buf_putc(b, '{');
-    for (const word *w = words; w->name; w++) {
-        const bw_json *low = bw_json_get_value(base, w->name);
-        const bw_json *v = bw_json_get_value(over, w->name);
-        bw_status s = v ? check_word(p, v, w) : BW_OK;
-        if (s != BW_OK)
-            return s;
-        if (!v && !low)
-            continue;
-        bw_json_put_key(b, w->name);
-        if (w->inner)
-            s = put_words(p, b, w->inner, low, v);
-        else
-            bw_buf_str(b, v ? v->raw : low->raw);
-        if (s != BW_OK)
-            return s;
-    }
-    bw_buf_putc(b, '}');
-    return BW_OK;
-}
 
 static bw_status object_field(bw_qdrant_parse *p, const bw_json *object,
                               const char *name, const bw_json **out)
@@ -282,7 +196,7 @@ static bw_status add_spec(bw_qdrant_parse *p, const bw_vector_spec *spec,
 static bw_status family(bw_qdrant_parse *p, const bw_json *vectors, bool sparse,
                         bw_buf *b, bw_vector_spec *specs, uint32_t *n)
 {
-    const word *words = sparse ? sparse_words : vector_words;
+    const bw_qdrant_word *words = sparse ? sparse_words : vector_words;
     bw_status (*read)(bw_qdrant_parse *, const bw_json *, bw_str, bw_vector_spec *) =
         sparse ? sparse_spec : dense_spec;
     bw_vector_spec spec;
@@ -291,7 +205,7 @@ static bw_status family(bw_qdrant_parse *p, const bw_json *vectors, bool sparse,
         if ((s = read(p, vectors, BW_STR(""), &spec)) != BW_OK ||
             (s = add_spec(p, &spec, specs, n)) != BW_OK)
             return s;
-        return put_words(p, b, words, NULL, vectors);
+        return bw_qdrant__put_words(p, b, words, NULL, vectors);
     }
     bw_buf_putc(b, '{');
     for (const bw_json *m = vectors->child; m; m = m->next) {
@@ -303,7 +217,7 @@ static bw_status family(bw_qdrant_parse *p, const bw_json *vectors, bool sparse,
         bw_json_sep(b);
         bw_json_put_str(b, m->key);
         bw_buf_putc(b, ':');
-        if ((s = put_words(p, b, words, NULL, m)) != BW_OK)
+        if ((s = bw_qdrant__put_words(p, b, words, NULL, m)) != BW_OK)
             return s;
     }
     bw_buf_putc(b, '}');
@@ -347,7 +261,7 @@ static bw_status put_metadata(bw_qdrant_parse *p, bw_buf *b, const bw_json *base
 
 static const struct {
     const char *wire, *kept, *shown;
-    const word *words;
+    const bw_qdrant_word *words;
 } parts[] = {
     {"hnsw_config", "hnsw_config", "hnsw_config", hnsw_words},
     {"optimizers_config", "optimizers_config", "optimizer_config", optimizer_words},
@@ -369,11 +283,11 @@ static bw_status put_parts(bw_qdrant_parse *p, bw_buf *b, const bw_json *base,
         if (!over && !low)
             continue;
         bw_json_put_key(b, parts[i].kept);
-        if ((s = put_words(p, b, parts[i].words, low, over)) != BW_OK)
+        if ((s = bw_qdrant__put_words(p, b, parts[i].words, low, over)) != BW_OK)
             return s;
     }
     bw_json_put_key(b, "params");
-    if ((s = put_words(p, b, param_words, bw_json_get(base, "params"), params)) !=
+    if ((s = bw_qdrant__put_words(p, b, param_words, bw_json_get(base, "params"), params)) !=
         BW_OK)
         return s;
     const bw_json *q = bw_json_get_value(body, "quantization_config");
@@ -453,7 +367,7 @@ bw_status bw_qdrant__create(bw_qdrant_parse *p, const bw_json *body,
 
 /* ---- PATCH ---- */
 
-static const word diff_words[] = {
+static const bw_qdrant_word diff_words[] = {
     /* what of a vector may change */
     {"hnsw_config", 'o', hnsw_words, 0, NULL},
     {"quantization_config", 'a', NULL, 0, NULL},
@@ -465,9 +379,9 @@ static const word diff_words[] = {
 static bw_status patch_one(bw_qdrant_parse *p, bw_buf *b, const bw_json *base,
                            const bw_json *over, bool sparse)
 {
-    const word *words = sparse ? sparse_words : vector_words;
+    const bw_qdrant_word *words = sparse ? sparse_words : vector_words;
     for (const bw_json *m = over ? over->child : NULL; m; m = m->next) {
-        const word *w = sparse ? sparse_words : diff_words;
+        const bw_qdrant_word *w = sparse ? sparse_words : diff_words;
         while (w->name && !bw_str_eq(m->key, bw_str_c(w->name)))
             w++;
         if (!w->name && m->kind != BW_JSON_NULL)
@@ -477,7 +391,7 @@ static bw_status patch_one(bw_qdrant_parse *p, bw_buf *b, const bw_json *base,
     const bw_json *q = bw_json_get_value(over, "quantization_config");
     if (s == BW_OK && q && q->kind == BW_JSON_OBJECT)
         s = bw_qdrant__quantization(p, q);
-    return s == BW_OK ? put_words(p, b, words, base, over) : s;
+    return s == BW_OK ? bw_qdrant__put_words(p, b, words, base, over) : s;
 }
 
 static bw_status patch_family(bw_qdrant_parse *p, bw_buf *b, const bw_json *base,
@@ -567,20 +481,6 @@ bw_status bw_qdrant__patch(bw_qdrant_parse *p, bw_str settings, const bw_json *b
 
 /* ---- config of GET ---- */
 
-static void put_with_defaults(bw_buf *b, const word *words, const bw_json *kept)
-{
-    for (const word *w = words; w->name; w++) {
-        const bw_json *v = bw_json_get_value(kept, w->name);
-        if (!v && !w->fallback)
-            continue;
-        bw_json_put_key(b, w->name);
-        if (v)
-            bw_buf_str(b, v->raw);
-        else
-            bw_buf_puts(b, w->fallback);
-    }
-}
-
 static void put_member(bw_buf *b, const bw_json *settings, const char *name)
 {
     const bw_json *v = bw_json_get_value(settings, name);
@@ -634,7 +534,7 @@ bw_status bw_qdrant__put_config(bw_ctx *ctx, bw_buf *b, const bw_collection_info
         bw_json_put_key(b, "vectors");
         put_specs(b, info, false);
     }
-    put_with_defaults(b, param_words, bw_json_get(settings, "params"));
+    bw_qdrant__put_defaults(b, param_words, bw_json_get(settings, "params"));
     if (ours) {
         put_member(b, settings, "sparse_vectors");
     } else if (has_sparse) {
@@ -645,7 +545,7 @@ bw_status bw_qdrant__put_config(bw_ctx *ctx, bw_buf *b, const bw_collection_info
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         bw_json_put_key(b, parts[i].shown);
         bw_buf_putc(b, '{');
-        put_with_defaults(b, parts[i].words, bw_json_get(settings, parts[i].kept));
+        bw_qdrant__put_defaults(b, parts[i].words, bw_json_get(settings, parts[i].kept));
         bw_buf_putc(b, '}');
     }
     bw_json_put_key(b, "quantization_config");
@@ -654,78 +554,4 @@ bw_status bw_qdrant__put_config(bw_ctx *ctx, bw_buf *b, const bw_collection_info
     put_member(b, settings, "metadata");
     bw_buf_putc(b, '}');
     return BW_OK;
-}
-
-/* ---- payload indexes ---- */
-
-bw_status bw_qdrant__index(bw_qdrant_parse *p, const bw_json *body, bw_index_spec *out)
-{
-    static const char *const types[] = {"keyword", "integer",  "float", "bool",
-                                        "geo",     "datetime", "text",  "uuid"};
-    const bw_json *schema = bw_json_get_value(body, "field_schema"), *type = schema;
-    *out = (bw_index_spec){0};
-    bw_status s = bw_qdrant__path_field(p, bw_json_get_value(body, "field_name"),
-                                        "field_name", &out->field);
-    if (s != BW_OK)
-        return s;
-    if (schema && schema->kind == BW_JSON_OBJECT) {
-        bw_buf b = {0};
-        type = bw_json_get_value(schema, "type");
-        s = put_words(p, &b, index_words, NULL, schema);
-        if (s == BW_OK)
-            s = b.failed ? bw_fail_nomem(p->ctx)
-                         : bw_arena_str(p->ctx, bw_buf_view(&b), &out->params);
-        bw_buf_clear(&b);
-        if (s != BW_OK)
-            return s;
-    }
-    if (!type)
-        return bw_qdrant__wrong(
-            p, "Can't auto-detect field type, please specify `field_schema` in "
-               "the request");
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (type->kind == BW_JSON_STRING && bw_str_eq(type->str, bw_str_c(types[i]))) {
-            out->type = type->str;
-            return BW_OK;
-        }
-    return bw_qdrant__format(p, type,
-                             "unknown variant, expected keyword, integer, float, bool, "
-                             "geo, datetime, text or uuid");
-}
-
-static const bw_index_spec *index_on(const bw_collection_info *info, bw_str key)
-{
-    for (uint32_t i = 0; i < info->nindexes; i++)
-        if (bw_str_eq(info->indexes[i].field, key))
-            return &info->indexes[i];
-    return NULL;
-}
-
-/* An integer index may be told to leave one of its two uses out. The parameters are
- * ours (put_words wrote them), so the member's text is found as it was written. */
-static bool left_out(const bw_index_spec *spec, const char *member)
-{
-    return spec->params.len &&
-           memmem(spec->params.ptr, spec->params.len, member, strlen(member)) != NULL;
-}
-
-bool bw_qdrant__has_range_index(const bw_collection_info *info, bw_str key)
-{
-    const bw_index_spec *spec = index_on(info, key);
-    if (!spec)
-        return false;
-    if (bw_str_is(spec->type, "integer"))
-        return !left_out(spec, "\"range\":false");
-    return bw_str_is(spec->type, "float") || bw_str_is(spec->type, "datetime");
-}
-
-bool bw_qdrant__has_match_index(const bw_collection_info *info, bw_str key)
-{
-    const bw_index_spec *spec = index_on(info, key);
-    if (!spec)
-        return false;
-    if (bw_str_is(spec->type, "integer"))
-        return !left_out(spec, "\"lookup\":false");
-    return bw_str_is(spec->type, "keyword") || bw_str_is(spec->type, "bool") ||
-           bw_str_is(spec->type, "uuid");
 }
