@@ -7,11 +7,28 @@
 
 enum {
     AHEAD = 8, /* partitions of the view whose memory is asked for before its turn */
+    LOADS_MAX = 64, /* of a partition with so many damaged files; then the next read */
     /* What a brief attempt may look at: walks over a view's rows or partitions that do not
      * look at the time are this long at most. */
     BRIEF_ROWS = 1 << 18,
     BRIEF_PARTS = 1 << 10
 };
+
+/* Rows on file that a merge in the making gathers may be damaged. Their file has lost its
+ * name then, so that another try makes it again; one file a try. */
+static bw_status load(bw_ctx *ctx, bw_partition *p, const bw_collection_info *info,
+                      const uint64_t *committed, size_t n, bw_snapshot **out)
+{
+    const atomic_ullong *found = &p->env->heals.found;
+    bw_status st = BW_ECORRUPT;
+    bool again = true;
+    for (int i = 0; st == BW_ECORRUPT && again && i < LOADS_MAX; i++) {
+        unsigned long long before = atomic_load_explicit(found, memory_order_relaxed);
+        st = bw_partition_load(ctx, p, info->indexes, info->nindexes, committed, n, out);
+        again = atomic_load_explicit(found, memory_order_relaxed) != before;
+    }
+    return st;
+}
 
 bw_status bw_collection__load(bw_ctx *ctx, bw_collection *c, bw_partition *p,
                               bool reload)
@@ -47,7 +64,7 @@ bw_status bw_collection__load(bw_ctx *ctx, bw_collection *c, bw_partition *p,
     for (size_t i = 0; st == BW_OK && i < n; i++)
         committed[i] = txs[i].tx;
     if (st == BW_OK)
-        st = bw_partition_load(ctx, p, info.indexes, info.nindexes, committed, n, &s);
+        st = load(ctx, p, &info, committed, n, &s);
     if (st != BW_OK)
         goto out;
     pthread_rwlock_wrlock(&c->view);

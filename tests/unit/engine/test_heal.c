@@ -267,6 +267,34 @@ static void test_heal__another_class_is_left_alone(void **state)
     cell_clear(c);
 }
 
+/* A start gathers a merge in the making from rows on file. */
+static void test_heal__a_start_mends_what_it_reads(void **state)
+{
+    (void)state;
+    cell own, *c = &own;
+    bw_str want, got;
+    seal_rows = 100;
+    rows_each = 450; /* four segments of 100, and their merge */
+    make(c, BW_DTYPE_F32, 1);
+    OK(ask(c, 1, true, &want));
+    assert_int_equal(cell_figure(c, "merges_pending"), 1);
+    bw_engine_close(c->engine);
+    c->engine = NULL;
+    assert_int_equal(damage(c, "*.rows", false), 5);
+    cell_open(c);
+    OK(ask(c, 1, true, &got));
+    assert_true(bw_str_eq(want, got));
+    assert_int_equal(cell_figure(c, "merges_pending"), 1);
+    cell_upsert_range(c, 1, 20000, 20500, DIM); /* the merge is adopted */
+    OK(ask(c, 1, true, &want));
+    cell_reopen(c);
+    OK(ask(c, 1, true, &got));
+    assert_true(bw_str_eq(want, got));
+    cell_clear(c);
+    seal_rows = SEAL;
+    rows_each = ROWS;
+}
+
 /* ---- many readers ---- */
 
 enum { THREADS = 3, ROUNDS = 4 };
@@ -380,6 +408,7 @@ int main(void)
         cmocka_unit_test(test_heal__a_seal_goes_on),
         cmocka_unit_test(test_heal__an_older_snapshot_is_mended_too),
         cmocka_unit_test(test_heal__another_class_is_left_alone),
+        cmocka_unit_test(test_heal__a_start_mends_what_it_reads),
         cmocka_unit_test(test_heal__under_many_readers),
 #ifdef BW_DEBUG
         cmocka_unit_test(test_heal__a_try_in_vain_is_clean_and_made_again),
