@@ -41,8 +41,12 @@ static bw_status step(bw_ctx *ctx, bw_collection *c, bw_partition *p, draft_fn d
         pthread_mutex_unlock(&c->write);
         return st;
     }
-    if (bw_view_may_mend(c->engine))
-        bw_snapshot_heal(p->current); /* it is current as long as nobody else writes */
+    if (bw_view_may_mend(c->engine)) /* `current` stays so as long as nobody else writes */
+        st = bw_snapshot_heal(ctx, p->current);
+    if (st != BW_OK) {
+        pthread_mutex_unlock(&c->write);
+        return st;
+    }
     pthread_mutex_lock(&p->db_lock);
     bw_prepared w = {0};
     bool changed = false;

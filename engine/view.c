@@ -238,12 +238,13 @@ bw_status bw_collection__view(bw_ctx *ctx, bw_collection *c, const bw_permit *pe
         v.nparts = n;
     else if (st == BW_OK)
         st = load_and_take(ctx, c, parts, n, reload, list, classes, &v);
-    if (st == BW_OK && bw_view_may_mend(e)) /* of the permitted classes alone */
-        for (size_t i = 0; i < v.nparts; i++)
-            bw_snapshot_heal(v.parts[i]);
     if (st == BW_OK) {
+        if (bw_view_may_mend(e)) /* of the permitted classes alone */
+            for (size_t i = 0; st == BW_OK && i < v.nparts; i++)
+                st = bw_snapshot_heal(ctx, v.parts[i]);
         pthread_rwlock_rdlock(&e->names);
-        st = bw_collection__copy_info(ctx, c, &v.info);
+        if (st == BW_OK)
+            st = bw_collection__copy_info(ctx, c, &v.info);
         pthread_rwlock_unlock(&e->names);
         if (st == BW_OK)
             st = check_size(ctx, &v);

@@ -220,18 +220,24 @@ out:
     pthread_mutex_unlock(&p->db_lock);
 }
 
-static void heal_block(const bw_block *b)
+static bw_status heal_block(bw_ctx *ctx, const bw_block *b)
 {
-    if (b && b->m->home && atomic_load_explicit(&b->m->damaged, memory_order_acquire))
+    if (!b || !b->m->home || !atomic_load_explicit(&b->m->damaged, memory_order_acquire))
+        return BW_OK;
+    bw_status st = bw_ctx_may_wait(ctx);
+    if (st == BW_OK)
         heal(b->m);
+    return st;
 }
 
-void bw_snapshot_heal(const bw_snapshot *s)
+bw_status bw_snapshot_heal(bw_ctx *ctx, const bw_snapshot *s)
 {
+    bw_status st = BW_OK;
     for (uint32_t v = 0; v < s->part->nvec; v++) {
-        for (uint32_t i = 0; i < s->vecs[v].n; i++)
-            heal_block(s->vecs[v].items[i].b);
-        for (uint32_t i = 0; i < s->nmerges; i++)
-            heal_block(s->merges[i].blocks[v]);
+        for (uint32_t i = 0; st == BW_OK && i < s->vecs[v].n; i++)
+            st = heal_block(ctx, s->vecs[v].items[i].b);
+        for (uint32_t i = 0; st == BW_OK && i < s->nmerges; i++)
+            st = heal_block(ctx, s->merges[i].blocks[v]);
     }
+    return st;
 }

@@ -29,6 +29,7 @@ BW_MUST_USE bw_status bw_home_set(bw_ctx *ctx, struct bw_partition *p, uint32_t 
 void bw_home_free(bw_matrix *m); /* the last reference is gone; without one is accepted */
 void bw_matrix_damaged(const bw_matrix *m); /* any thread, under any lock; idempotent */
 /* Makes the damaged files of the snapshot again. No lock of the partition is held. What
- * fails is logged and counted, and tried again a second later at the earliest. */
-void bw_snapshot_heal(const struct bw_snapshot *s);
+ * fails is logged and counted, and tried again a second later at the earliest. BW_ETIMEOUT:
+ * there are some, and ctx's attempt is a brief one; nothing else is an error. */
+BW_MUST_USE bw_status bw_snapshot_heal(bw_ctx *ctx, const struct bw_snapshot *s);
 #endif

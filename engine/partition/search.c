@@ -460,7 +460,10 @@ static bw_status search_gathered(bw_ctx *ctx, const bw_snapshot *s, const bw_blo
                                  uint32_t n, const bw_dense_query *qs, size_t nq)
 {
     bw_block *b = NULL;
-    bw_status st = bw_snapshot_gather(ctx, s, qs->p->vec, refs, n, &s->live, &b);
+    bw_status st = bw_ctx_may_wait(ctx);
+    if (st != BW_OK)
+        return st;
+    st = bw_snapshot_gather(ctx, s, qs->p->vec, refs, n, &s->live, &b);
     if (st != BW_OK || !b)
         return st;
     const bw_block_ref whole = {b, b->used, -1};
