@@ -41,7 +41,7 @@ static bw_status step(bw_ctx *ctx, bw_collection *c, bw_partition *p, draft_fn d
         pthread_mutex_unlock(&c->write);
         return st;
     }
-    if (bw_view_may_mend(c->engine)) /* `current` stays so as long as nobody else writes */
+    if (bw_heals_wait(&c->engine->env.heals)) /* `current` stays so as long as nobody else writes */
         st = bw_snapshot_heal(ctx, p->current);
     if (st != BW_OK) {
         pthread_mutex_unlock(&c->write);

@@ -205,9 +205,10 @@ static bw_status load_and_take(bw_ctx *ctx, bw_collection *c, bw_partition **par
     return st;
 }
 
-bool bw_view_may_mend(bw_engine *e)
+bool bw_view_mends(bw_engine *e, bw_status st)
 {
-    return atomic_load_explicit(&e->env.heals.damaged, memory_order_relaxed) > 0;
+    return st == BW_ECORRUPT &&
+           atomic_load_explicit(&e->env.heals.found, memory_order_relaxed) > 0;
 }
 
 bw_status bw_collection__view(bw_ctx *ctx, bw_collection *c, const bw_permit *permit,
@@ -239,7 +240,7 @@ bw_status bw_collection__view(bw_ctx *ctx, bw_collection *c, const bw_permit *pe
     else if (st == BW_OK)
         st = load_and_take(ctx, c, parts, n, reload, list, classes, &v);
     if (st == BW_OK) {
-        if (bw_view_may_mend(e)) /* of the permitted classes alone */
+        if (bw_heals_wait(&e->env.heals)) /* of the permitted classes alone */
             for (size_t i = 0; st == BW_OK && i < v.nparts; i++)
                 st = bw_snapshot_heal(ctx, v.parts[i]);
         pthread_rwlock_rdlock(&e->names);

@@ -556,7 +556,7 @@ bw_status bw_write(bw_ctx *ctx, bw_engine *engine, bw_str tenant, bw_str name,
                      (int)(name.len > 200 ? 200 : name.len), name.ptr);
     if (st == BW_OK)
         st = write_once(ctx, c, access, ops, nops, out);
-    if (st == BW_ECORRUPT && bw_view_may_mend(engine)) /* a row's vector moves along */
+    if (bw_view_mends(engine, st)) /* a row's vector moves along */
         st = write_once(ctx, c, access, ops, nops, out);
     pthread_mutex_unlock(&c->write);
     bw_collection__release(c);

@@ -22,6 +22,11 @@ typedef struct bw_heals { /* of a cell */
     atomic_ullong found, healed, failed; /* ever: damaged files; made again; tries in vain */
 } bw_heals;
 
+static inline bool bw_heals_wait(const bw_heals *h)
+{
+    return atomic_load_explicit(&h->damaged, memory_order_relaxed) > 0;
+}
+
 /* For a block of a sealed segment whose rows were just placed; nothing to do where they
  * are in memory. keys: by ordinal. The matrix takes a reference to the partition. */
 BW_MUST_USE bw_status bw_home_set(bw_ctx *ctx, struct bw_partition *p, uint32_t vec,

@@ -36,9 +36,10 @@ typedef struct bw_view {
 BW_MUST_USE bw_status bw_view_open(bw_ctx *ctx, bw_engine *engine, bw_str tenant, bw_str name,
                                    const bw_permit *permit, int64_t now_ns, bw_view *out);
 void bw_view_close(bw_view *view);
-/* Some rows on file are damaged. What failed with BW_ECORRUPT, and has changed nothing,
- * may be tried once more with a new view: that makes those of its classes again first. */
-bool bw_view_may_mend(bw_engine *engine);
+/* Whether what failed with st, and has changed nothing, is to be tried once more with a new
+ * view: rows on file were damaged, and the view makes those of its classes again first,
+ * unless another one has done so meanwhile. */
+bool bw_view_mends(bw_engine *engine, bw_status st);
 
 size_t bw_snapshot_nrows(const bw_snapshot *s); /* with dead ones: a size, no answer's input */
 size_t bw_snapshot_nlive(const bw_snapshot *s);

@@ -29,7 +29,7 @@ bw_status bw_result_open(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
 
 bool bw_read_again(bw_ctx *ctx, bw_engine *engine, bw_status st, bw_arena_mark mark)
 {
-    if (st != BW_ECORRUPT || !bw_view_may_mend(engine))
+    if (!bw_view_mends(engine, st))
         return false;
     bw_arena_release(ctx, mark);
     return true;
