@@ -14,8 +14,8 @@ enum {
     BRIEF_PARTS = 1 << 10
 };
 
-/* Rows on file that a merge in the making gathers may be damaged. Their file has lost its
- * name then, so that another try makes it again; one file a try. */
+/* Rows on file that a merge in the making gathers may be damaged. Their file loses its
+ * name with them, so that another try makes it again; one file a try. */
 static bw_status load(bw_ctx *ctx, bw_partition *p, const bw_collection_info *info,
                       const uint64_t *committed, size_t n, bw_snapshot **out)
 {

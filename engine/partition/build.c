@@ -571,8 +571,8 @@ void bw_matrix_release(bw_matrix *m)
     bw_free_vectors(m->data);
     bw_free(m->scales);
     bw_codes_free(m->codes);
-    bw_blockfile_free(m->file);
     bw_home_free(m);
+    bw_blockfile_free(m->file);
     bw_free(m->ids);
     bool large = m->cap >= BW_TRIM_ROWS;
     bw_free(m);

@@ -59,9 +59,11 @@ void bw_home_free(bw_matrix *m)
 {
     if (!m->home)
         return;
-    if (atomic_load_explicit(&m->damaged, memory_order_relaxed))
+    if (atomic_load_explicit(&m->damaged, memory_order_relaxed)) {
         atomic_fetch_sub_explicit(&m->home->part->env->heals.damaged, 1,
                                   memory_order_relaxed);
+        bw_blockfile_disown(m->file); /* who loads it next finds none, and makes it */
+    }
     bw_partition_release(m->home->part);
     bw_free(m->home);
     m->home = NULL;
@@ -70,15 +72,18 @@ void bw_home_free(bw_matrix *m)
 void bw_matrix_damaged(const bw_matrix *m)
 {
     bw_matrix *mine = (bw_matrix *)(uintptr_t)m; /* the mark alone is not immutable */
-    if (atomic_exchange_explicit(&mine->damaged, true, memory_order_acq_rel))
-        return;
-    bw_log(BW_LOG_ERROR, "partition: a file of vectors is damaged; it is made again");
-    bw_blockfile_disown(m->file);
-    if (!m->home) /* nobody but its maker has it: the next try finds no file */
+    if (!m->home) /* nobody but its maker has it, and he has just written it */
         return;
     bw_heals *all = &m->home->part->env->heals;
+    /* First the counts: whoever fails after us must see that there is something to mend. */
     atomic_fetch_add_explicit(&all->found, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&all->damaged, 1, memory_order_relaxed);
+    if (!atomic_exchange_explicit(&mine->damaged, true, memory_order_acq_rel)) {
+        bw_log(BW_LOG_ERROR, "partition: a file of vectors is damaged; it is made again");
+        return;
+    }
+    atomic_fetch_sub_explicit(&all->found, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&all->damaged, 1, memory_order_relaxed);
 }
 
 /* ---- making it again ---- */
