@@ -6,6 +6,9 @@
  * in the envelope. Payloads go out as the bytes that came in. */
 #include "qdrant.h"
 
+enum { CHECK_BYTES = 1 << 15 }; /* of an answer, between two looks at the time: the text of
+                                   some 5,000 components of vectors, 100 microseconds */
+
 void bw_qdrant__open(bw_response *response)
 {
     bw_buf_puts(&response->body, "{\"result\":");
@@ -147,11 +150,16 @@ bw_status bw_qdrant__put_hits(bw_qdrant_call *c, const bw_hit *hits, size_t n,
                               bw_qdrant_hit_form form, const bw_qdrant_show *show)
 {
     bw_buf *b = &c->response->body;
+    size_t looked = b->len; /* where the time was looked at last */
     bw_buf_putc(b, '[');
     for (size_t i = 0; i < n; i++) {
         if (i)
             bw_buf_putc(b, ',');
         bw_status s = bw_qdrant__put_hit(c, &hits[i], form, show);
+        if (s == BW_OK && b->len - looked > CHECK_BYTES) {
+            looked = b->len;
+            s = bw_ctx_check(c->p.ctx);
+        }
         if (s != BW_OK)
             return s;
     }

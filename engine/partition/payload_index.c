@@ -515,25 +515,33 @@ static bool is_match_kind(const bw_payload_index *ix)
     return ix->kind == KIND_STRING || ix->kind == KIND_NUMBER || ix->kind == KIND_BOOL;
 }
 
-static bw_lookup_kind lookup_match(const bw_payload_index *ix, const bw_condition *c,
-                                   bw_bitmap *out)
+/* One value's rows are many at worst: the time is looked at before each. */
+static bw_status lookup_match(bw_ctx *ctx, const bw_payload_index *ix,
+                              const bw_condition *c, bw_bitmap *out,
+                              bw_lookup_kind *kind)
 {
     uint32_t n = c->kind == BW_COND_MATCH_VALUE ? 1 : c->nvalues;
     bool foreign = false;
     if (!is_match_kind(ix) ||
         n > out->nbits) /* more values than rows: reading is cheaper */
-        return BW_LOOKUP_NONE;
+        return BW_OK;
     for (uint32_t i = 0; i < n; i++) {
+        bw_status st = bw_ctx_check(ctx);
+        if (st != BW_OK)
+            return st;
         if (holds_kind(ix, c->values[i].kind))
             value_or(ix, &c->values[i], out);
         else
             foreign = true;
     }
+    *kind = BW_LOOKUP_EXACT;
     if (!foreign)
-        return BW_LOOKUP_EXACT;
+        return BW_OK;
     /* A value of another kind can only be in rows that hold such values. */
     set_or(ix->other, out);
-    return roaring_bitmap_is_empty(ix->other) ? BW_LOOKUP_EXACT : BW_LOOKUP_SUPERSET;
+    if (!roaring_bitmap_is_empty(ix->other))
+        *kind = BW_LOOKUP_SUPERSET;
+    return BW_OK;
 }
 
 /* Rows with a single value are settled; of the others with a listed value nothing is
@@ -555,8 +563,12 @@ static bw_status lookup_except(bw_ctx *ctx, const bw_payload_index *ix,
         st = bw_bitmap_arena(ctx, out->nbits, &multi);
     if (st != BW_OK)
         return st;
-    for (uint32_t i = 0; i < c->nvalues; i++)
+    for (uint32_t i = 0; st == BW_OK && i < c->nvalues; i++) {
         value_or(ix, &c->values[i], &listed);
+        st = bw_ctx_check(ctx);
+    }
+    if (st != BW_OK)
+        return st;
     *kind = meets(ix->multi, &listed) ? BW_LOOKUP_SUPERSET : BW_LOOKUP_EXACT;
     set_or(ix->multi, &multi);
     bw_bitmap_andnot(&listed, &multi);
@@ -570,6 +582,7 @@ typedef struct word_lookup {
     const bw_payload_index *ix;
     bw_bitmap *out, word_rows;
     size_t nwords;
+    bw_status status;
 } word_lookup;
 
 static bool lookup_word(void *arg, bw_str word)
@@ -582,14 +595,15 @@ static bool lookup_word(void *arg, bw_str word)
         posting_or(*slot, to);
     if (l->nwords > 1)
         bw_bitmap_and(l->out, to);
-    return l->nwords < LOOKUP_WORDS_MAX;
+    l->status = bw_ctx_check(l->ctx);
+    return l->status == BW_OK && l->nwords < LOOKUP_WORDS_MAX;
 }
 
 static bw_status lookup_text(bw_ctx *ctx, const bw_payload_index *ix,
                              const bw_condition *c, bw_bitmap *out,
                              bw_lookup_kind *kind)
 {
-    word_lookup l = {ctx, ix, out, {NULL, 0}, 0};
+    word_lookup l = {ctx, ix, out, {NULL, 0}, 0, BW_OK};
     *kind = BW_LOOKUP_NONE;
     if (ix->kind != KIND_TEXT)
         return BW_OK;
@@ -597,6 +611,8 @@ static bw_status lookup_text(bw_ctx *ctx, const bw_payload_index *ix,
     if (st != BW_OK)
         return st;
     bw_words_each(c->text, lookup_word, &l);
+    if (l.status != BW_OK)
+        return l.status;
     /* All words must be in one value: of several values the row's set says too much. */
     bool doubt =
         l.nwords == LOOKUP_WORDS_MAX || (l.nwords > 1 && meets(ix->multi, out));
@@ -621,8 +637,7 @@ bw_status bw_payload_index_lookup(bw_ctx *ctx, const bw_payload_index *ix,
     switch (cond->kind) {
     case BW_COND_MATCH_VALUE:
     case BW_COND_MATCH_ANY:
-        *kind = lookup_match(ix, cond, out);
-        return BW_OK;
+        return lookup_match(ctx, ix, cond, out, kind);
     case BW_COND_MATCH_EXCEPT:
         return lookup_except(ctx, ix, cond, out, kind);
     case BW_COND_MATCH_TEXT:

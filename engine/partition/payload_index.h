@@ -26,7 +26,8 @@ typedef enum bw_lookup_kind {
     BW_LOOKUP_SUPERSET, /* every matching row is in out, others may be */
     BW_LOOKUP_EXACT     /* out is the answer, as reading the payloads would give it */
 } bw_lookup_kind;
-/* The rows below nrows (out's bits; zeroed by the caller) that meet the condition. */
+/* The rows below nrows (out's bits; zeroed by the caller) that meet the condition.
+ * BW_ETIMEOUT at ctx's deadline: a condition may have many values. */
 BW_MUST_USE bw_status bw_payload_index_lookup(bw_ctx *ctx, const bw_payload_index *ix,
                                               const bw_condition *cond, bw_bitmap *out,
                                               bw_lookup_kind *kind);

@@ -45,11 +45,15 @@ static bw_status vector_bitmap(narrow *w, const bw_cnode *n, bw_bitmap *out,
                                 : bw_snapshot_has_vector(w->ctx, w->s, n->vec, out);
 }
 
-/* out: zeroed, nrows bits. Untouched when *kind becomes NONE. */
+/* out: zeroed, nrows bits. Untouched when *kind becomes NONE. A filter has many nodes, each
+ * the work of all rows at worst, so every node looks at the time. */
 static bw_status node_bitmap(narrow *w, bw_cnode *n, bw_bitmap *out,
                              bw_lookup_kind *kind)
 {
     *kind = BW_LOOKUP_NONE;
+    bw_status timely = bw_ctx_check(w->ctx);
+    if (timely != BW_OK)
+        return timely;
     switch (n->cond->kind) {
     case BW_COND_HAS_ID:
         return ids_bitmap(w, n, out, kind);

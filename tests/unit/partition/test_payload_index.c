@@ -185,6 +185,41 @@ static void test_payload_index__takes_a_range_from_many_runs(void **state)
     bw_payload_index_free(ix);
 }
 
+static void test_lookup__of_many_values_ends_at_the_deadline(void **state)
+{
+    bw_ctx *ctx = bw_ctx_new(0);
+    bw_index_spec specs[] = {{BW_STR("v"), BW_STR("integer"), {NULL, 0}},
+                             {BW_STR("v"), BW_STR("text"), {NULL, 0}}};
+    bw_value ones[2] = {{.kind = BW_VALUE_INT, .mag = 1}, {.kind = BW_VALUE_INT, .mag = 1}};
+    const bw_condition conds[] = {
+        {.kind = BW_COND_MATCH_ANY, .key = BW_STR("v"), .values = ones, .nvalues = 2},
+        {.kind = BW_COND_MATCH_EXCEPT, .key = BW_STR("v"), .values = ones, .nvalues = 2},
+        {.kind = BW_COND_MATCH_TEXT, .key = BW_STR("v"), .text = BW_STR("one two")}};
+    (void)state;
+    assert_non_null(ctx);
+    for (size_t i = 0; i < sizeof conds / sizeof *conds; i++) {
+        const bool text = conds[i].kind == BW_COND_MATCH_TEXT;
+        bw_payload_index *ix;
+        bw_lookup_kind kind;
+        bw_bitmap got;
+        bw_ctx_set_deadline(ctx, 0);
+        assert_int_equal(bw_payload_index_new(ctx, &specs[text], &ix), BW_OK);
+        for (uint32_t row = 0; row < 100; row++)
+            assert_int_equal(bw_payload_index_add(ctx, ix, row,
+                                                  text ? BW_STR("{\"v\":\"one two\"}")
+                                                       : BW_STR("{\"v\":1}")),
+                             BW_OK);
+        assert_int_equal(bw_bitmap_arena(ctx, 100, &got), BW_OK);
+        assert_int_equal(bw_payload_index_lookup(ctx, ix, &conds[i], &got, &kind), BW_OK);
+        assert_int_equal(kind, BW_LOOKUP_EXACT);
+        bw_ctx_set_deadline(ctx, 1);
+        assert_int_equal(bw_payload_index_lookup(ctx, ix, &conds[i], &got, &kind),
+                         BW_ETIMEOUT);
+        bw_payload_index_free(ix);
+    }
+    bw_ctx_free(ctx);
+}
+
 static void test_payload_index__refuses_what_it_does_not_know(void **state)
 {
     bw_payload_index *ix;
@@ -242,6 +277,7 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(
             test_payload_index__takes_a_range_from_many_runs, setup, teardown),
+        cmocka_unit_test(test_lookup__of_many_values_ends_at_the_deadline),
         cmocka_unit_test_setup_teardown(
             test_payload_index__refuses_what_it_does_not_know, setup, teardown),
         cmocka_unit_test_setup_teardown(

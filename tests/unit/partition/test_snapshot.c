@@ -1,6 +1,7 @@
 /* What a snapshot shows: ids in order, found and not found, through many small writes.
  */
 #include "engine_cell.h"
+#include "engine/plan/select.h"
 #include "rnd.h"
 
 enum { DIM = 2, IDS = 300 };
@@ -80,10 +81,43 @@ static void test_snapshot_by_id__stays_sorted_through_writes(void **state)
     cell_clear(c);
 }
 
+/* Each condition may be the work of all rows, and a filter has many of them. */
+static void test_select__looks_at_the_time_at_every_condition(void **state)
+{
+    (void)state;
+    cell own, *c = &own;
+    bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
+    o.null_sync = true;
+    cell_init(c, &o);
+    cell_collection(c, DIM, BW_METRIC_DOT, 1);
+    bw_point p = cell_point(c, 1, 7, DIM, NULL);
+    bw_op op = {.kind = BW_OP_UPSERT, .points = &p, .npoints = 1};
+    bw_access access = cell_access(c, 1, 1);
+    bw_write_result r;
+    OK(cell_write(c, &access, &op, 1, &r));
+    bw_view v = cell_view(c, 1, 1);
+    bw_condition has = {.kind = BW_COND_HAS_ID, .ids = &p.id, .nids = 1};
+    bw_filter filter = {.must = &has, .nmust = 1};
+    bw_bitmap rows;
+    bool indexed;
+    OK(bw_bitmap_arena(c->ctx, bw_snapshot_nrows(v.parts[0]), &rows));
+    OK(bw_filter_select(c->ctx, v.parts[0], NULL, &filter, bw_snapshot_live(v.parts[0]),
+                        &rows, &indexed));
+    assert_true(indexed && bw_bitmap_count(&rows) == 1);
+    bw_ctx_set_deadline(c->ctx, 1);
+    assert_int_equal(bw_filter_select(c->ctx, v.parts[0], NULL, &filter,
+                                      bw_snapshot_live(v.parts[0]), &rows, &indexed),
+                     BW_ETIMEOUT);
+    bw_ctx_set_deadline(c->ctx, 0);
+    bw_view_close(&v);
+    cell_clear(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_snapshot_by_id__stays_sorted_through_writes),
+        cmocka_unit_test(test_select__looks_at_the_time_at_every_condition),
     };
     return cmocka_run_group_tests_name("snapshot", tests, NULL, NULL);
 }

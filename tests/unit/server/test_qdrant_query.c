@@ -307,6 +307,34 @@ static void test_query__foreign_model_is_a_conflict(void **state)
     f->info.settings = BW_STR("{\"vectors\":{}}");
 }
 
+/* A short answer is written to its end: it costs less than asking again. */
+static void test_answer__of_many_bytes_ends_at_the_deadline(void **state)
+{
+    fixture *f = *state;
+    enum { DIM = 4096, HITS = 40 };
+    static float values[DIM];
+    bw_vector v = {.name = BW_STR(""), .values = values, .n = DIM};
+    bw_hit hits[HITS] = {0};
+    bw_response response = {0};
+    bw_request r = {0};
+    bw_qdrant_call c = {.r = &r, .response = &response, .p = {.ctx = f->ctx}};
+    const bw_qdrant_show vectors = {.vector = true};
+    for (size_t i = 0; i < HITS; i++) {
+        hits[i].vectors = &v;
+        hits[i].nvectors = 1;
+    }
+    bw_ctx_reset(f->ctx);
+    assert_int_equal(bw_qdrant__put_hits(&c, hits, HITS, BW_HIT_SCORED, &vectors), BW_OK);
+    bw_buf_clear(&response.body);
+    bw_ctx_set_deadline(f->ctx, 1);
+    assert_int_equal(bw_qdrant__put_hits(&c, hits, 1, BW_HIT_SCORED, &vectors), BW_OK);
+    assert_int_equal(bw_qdrant__put_hits(&c, hits, HITS, BW_HIT_SCORED, &vectors),
+                     BW_ETIMEOUT);
+    assert_true(response.body.len < 200000);
+    bw_ctx_reset(f->ctx);
+    bw_buf_clear(&response.body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_query__refuses_by_name),
         cmocka_unit_test(test_query__caps),
         cmocka_unit_test(test_query__foreign_model_is_a_conflict),
+        cmocka_unit_test(test_answer__of_many_bytes_ends_at_the_deadline),
     };
     return cmocka_run_group_tests(tests, fixture_new, fixture_free);
 }
