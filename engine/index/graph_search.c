@@ -82,20 +82,27 @@ void bw_graph__scratch_free(bw_graph_scratch *s)
     bw_free_vectors(s);
 }
 
+/* The beam that a search of ef may widen to. The scratch may have room for more, left
+ * by another search, which must not show. */
+static size_t ef_most(size_t ef)
+{
+    size_t most = 512;
+    while (most < ef)
+        most *= 2;
+    return most;
+}
+
 /* A slot is taken by an exchange, so no two threads ever hold the same scratch. */
 static bw_graph_scratch *scratch_take(bw_graph *g, size_t ef)
 {
     for (size_t i = 0; i < BW_GRAPH_SLOTS; i++) {
         bw_graph_scratch *s =
             atomic_exchange_explicit(&g->slots[i], NULL, memory_order_acquire);
-        if (s && s->ef_cap >= ef)
+        if (s && s->ef_cap >= ef_most(ef))
             return s;
         bw_graph__scratch_free(s);
     }
-    size_t cap = 512;
-    while (cap < ef)
-        cap *= 2;
-    return bw_graph__scratch_new(g, cap, g->nodes);
+    return bw_graph__scratch_new(g, ef_most(ef), g->nodes);
 }
 
 static void scratch_give(bw_graph *g, bw_graph_scratch *s)
@@ -536,7 +543,8 @@ static bw_status walk_and_score(bw_ctx *ctx, const bw_graph *g, bw_graph_scratch
     bw_graph__walk(g, scratch, &w);
     size_t hops = w.nseen;
     /* A beam full of few nodes, several times each, ends early: once more with more. */
-    while (w.nbest < k && !w.spent && !w.late && 2 * w.ef <= scratch->ef_cap) {
+    const size_t most = ef_most(w.ef);
+    while (w.nbest < k && !w.spent && !w.late && 2 * w.ef <= most) {
         w.ef *= 2;
         w.slack = w.narrow = INFINITY;
         bw_graph__walk(g, scratch, &w);

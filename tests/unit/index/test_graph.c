@@ -292,6 +292,36 @@ static void test_graph__equal_rows_are_one_node(void **state)
     bw_free_vectors(rows);
 }
 
+/* Scratch memory is kept for the next search, and may be larger than that one needs: its
+ * size must not show. Rows close together fill a beam with few nodes, many times each,
+ * and it is widened then. */
+static void test_graph__answers_do_not_depend_on_searches_before(void **state)
+{
+    fixture *f = *state;
+    enum { HEAPS = 150, EFFORT = 8, LARGE = 700 /* not a scan yet */ };
+    float *rows = bw_alloc_vectors((size_t)N * DIM * sizeof *rows);
+    for (size_t i = 0; i < N; i++)
+        for (size_t j = 0; j < DIM; j++)
+            rows[i * DIM + j] =
+                f->rows[i % HEAPS * DIM + j] + 0.02f * (float)rnd_gauss(&f->r);
+    bw_index *first = build(f, params(BW_METRIC_EUCLID, DIM), rows, N);
+    bw_index *later = build(f, params(BW_METRIC_EUCLID, DIM), rows, N);
+    bw_candidate got[130], want[130];
+    allow(f, N, 1);
+    for (size_t k = 70; k <= 130; k += 30)
+        for (size_t q = 0; q < 20; q++) {
+            const float *query = rows + q * 71 * DIM;
+            const size_t n = search(f, first, rows, DIM, query, k, EFFORT, want);
+            (void)search(f, later, rows, DIM, query, 1, LARGE, got);
+            assert_int_equal(search(f, later, rows, DIM, query, k, EFFORT, got), n);
+            for (size_t i = 0; i < n; i++)
+                assert_int_equal(bw_candidate_cmp(&got[i], &want[i]), 0);
+        }
+    first->ops->free(first);
+    later->ops->free(later);
+    bw_free_vectors(rows);
+}
+
 static void saved(fixture *f, const bw_index *ix, bw_buf *x)
 {
     assert_int_equal(ix->ops->save(f->ctx, ix, x), BW_OK);
@@ -574,6 +604,7 @@ int main(void)
         cmocka_unit_test(test_graph__limit_may_be_large),
         cmocka_unit_test(test_graph__few_rows_and_odd_dimensions),
         cmocka_unit_test(test_graph__equal_rows_are_one_node),
+        cmocka_unit_test(test_graph__answers_do_not_depend_on_searches_before),
         cmocka_unit_test(test_graph__same_bytes_for_any_threads),
         cmocka_unit_test(test_graph__loads_what_it_saved),
         cmocka_unit_test(test_graph__damaged_bytes_are_refused_or_harmless),
