@@ -337,6 +337,8 @@ const bw_index_ops bw_index__cuvs = {
     .exact = false,
     .filtered = true,
     .metrics = {[BW_METRIC_COSINE] = true},
+    .dim_max = DIM_MAX,
+    .M_max = DEGREE_MAX,
     .build = cuvs_build,
     .search = cuvs_search,
     .bytes = cuvs_bytes,

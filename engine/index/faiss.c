@@ -503,5 +503,10 @@ static size_t faiss_bytes(const bw_index *ix)
     .build = kind##_build, .search = faiss_search, .save = faiss_save,      \
     .load = kind##_load, .bytes = faiss_bytes, .free = faiss_free
 
-const bw_index_ops bw_index__faiss_hnsw = {.name = "faiss-hnsw", FAISS_KIND(hnsw)};
-const bw_index_ops bw_index__faiss_ivf = {.name = "faiss-ivf", FAISS_KIND(ivf)};
+const bw_index_ops bw_index__faiss_hnsw = {.name = "faiss-hnsw",
+                                           .dim_max = DIM_MAX,
+                                           .M_max = M_MAX,
+                                           .ef_construction_max = EF_CONSTRUCTION_MAX,
+                                           FAISS_KIND(hnsw)};
+const bw_index_ops bw_index__faiss_ivf = {
+    .name = "faiss-ivf", .dim_max = DIM_MAX, FAISS_KIND(ivf)};

@@ -42,6 +42,7 @@ struct bw_index_ops {
     const char *name; /* "flat", "graph", "faiss-hnsw", "faiss-ivf", "null" */
     bool exact, filtered; /* filtered: `allowed` is passed down, not applied afterwards */
     bool metrics[4];  /* by bw_metric */
+    uint32_t dim_max, M_max, ef_construction_max; /* beyond them build refuses; 0 = none */
     /* rows->n rows; a kind that needs them as f32 in memory decodes them for itself. */
     BW_MUST_USE bw_status (*build)(bw_ctx *ctx, const bw_index_params *params,
                                    const bw_rows *rows, bw_index **out);

@@ -382,10 +382,21 @@ static const bw_index_ops *ops_of(const bw_vector_spec *spec, bw_index_choice *k
     for (unsigned i = 0; i < 3; i++) {
         *kind = ways[spec->index][i];
         const bw_index_ops *ops = names[*kind] ? bw_index_kind(names[*kind]) : NULL;
-        if (ops && ops->metrics[spec->metric])
+        if (ops && ops->metrics[spec->metric] &&
+            (ops->dim_max == 0 || spec->dim <= ops->dim_max))
             return ops;
     }
     return NULL;
+}
+
+/* What a collection asks of its graphs is a wish: the nearest that the kind can do, since
+ * a build that refuses would leave it without any. 0 stays: the kind's own choice. */
+static uint32_t within(uint32_t wish, uint32_t least, uint32_t most)
+{
+    if (wish == 0)
+        return 0;
+    wish = wish < least ? least : wish;
+    return most > 0 && wish > most ? most : wish;
 }
 
 void bw_builder_place(bw_builder *b, bw_matrix *m, const bw_vector_spec *spec,
@@ -414,8 +425,8 @@ bw_status bw_builder_add(bw_ctx *ctx, bw_builder *b, bw_matrix *m,
     job->id = *id;
     job->kind = kind;
     job->ops = ops;
-    job->M = spec->m;
-    job->ef_construction = spec->ef_construct;
+    job->M = within(spec->m, 2, ops->M_max);
+    job->ef_construction = within(spec->ef_construct, 1, ops->ef_construction_max);
     job->matrix = m;
     m->build = job;
     bw_matrix_acquire(m);
