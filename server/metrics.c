@@ -2,6 +2,7 @@
  * too, so only a caller with Admin on the cell gets them; everybody else with a key
  * gets the two constant lines, the same bytes whatever the cell holds (threat 3). */
 #include "v1.h"
+#include <string.h>
 
 static void counter(bw_buf *b, const char *name, const char *help, uint64_t value)
 {
@@ -15,6 +16,54 @@ static void gauge(bw_buf *b, const char *name, const char *help, uint64_t value)
     bw_buf_printf(
         b, "# HELP bailiwick_%s %s\n# TYPE bailiwick_%s gauge\nbailiwick_%s %llu\n",
         name, help, name, name, (unsigned long long)value);
+}
+
+/* What the engine's figures mean; a figure that is not here says its name alone. Those of
+ * bytes are memory of the whole cell unless they say something else. */
+static const struct {
+    const char *name, *help;
+} engine_help[] = {
+    {"collections", "Collections."},
+    {"partitions", "Partitions: one for each collection and class of data."},
+    {"partitions_loaded", "Partitions in memory; the others have not been asked for."},
+    {"partitions_stale", "Partitions that serve from memory until their file can be written."},
+    {"files_open", "Files of partitions that are open."},
+    {"points", "Points of the loaded partitions."},
+    {"rows_dead", "Rows replaced or deleted and not yet merged away."},
+    {"segments_sealed", "Sealed segments."},
+    {"merges_pending", "Merges of segments that wait or run."},
+    {"graphs_serving", "Indexes that serve."},
+    {"graphs_pending", "Indexes that wait or are being built."},
+    {"graphs_retrying", "Indexes whose build failed and will be tried again."},
+    {"graph_builds_failed", "Builds of indexes that failed."},
+    {"graph_files_refused", "Saved indexes that did not verify and were built anew."},
+    {"vector_bytes", "Vectors in memory."},
+    {"vector_bytes_max", "The setting data.vector_bytes; 0 = no limit."},
+    {"code_bytes", "Codes of 4 bits."},
+    {"graph_bytes", "Indexes."},
+    {"id_bytes", "Ids of points."},
+    {"row_bytes", "What is kept of each row besides its vectors."},
+    {"sparse_bytes", "Inverted lists of sparse vectors."},
+    {"word_bytes", "Inverted lists of texts."},
+    {"payload_index_bytes", "Indexes of payload fields."},
+    {"block_cache_bytes", "Vectors read from files and kept for the next search."},
+    {"block_cache_bytes_max", "The most that the block cache takes."},
+    {"block_cache_hits", "Blocks found in the block cache."},
+    {"block_cache_misses", "Blocks read from a file."},
+    {"memory_bytes", "All of the above kinds of memory together."},
+    {"file_bytes", "Vectors that lie in files and are read by block."},
+    {"blocks_damaged", "Blocks that did not verify when they were read."},
+    {"row_files_damaged", "Files of vectors found damaged."},
+    {"row_files_healed", "Files of vectors written again from the partition's own file."},
+    {"row_files_not_healed", "Files of vectors that could not be written again."},
+};
+
+static const char *engine_help_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof engine_help / sizeof *engine_help; i++)
+        if (strcmp(engine_help[i].name, name) == 0)
+            return engine_help[i].help;
+    return "Of the engine.";
 }
 
 /* Top-level whole numbers of the engine's own statistics. */
@@ -36,7 +85,7 @@ static bw_status engine_figures(bw_request *r, bw_buf *b)
             plain = plain &&
                     ((*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || *c == '_');
         if (plain && bw_json_u64(m, &n))
-            gauge(b, name, "Of the engine.", n);
+            gauge(b, name, engine_help_of(name + sizeof "engine_" - 1), n);
     }
     return BW_OK;
 }

@@ -1,5 +1,6 @@
 """The end of a bulk load: a call, a command, and the PATCH that clients of Qdrant's send."""
 import os
+import random
 
 from cell import Cell
 
@@ -56,3 +57,28 @@ def test_seal__by_call_command_and_patch(tmp_path):
         reader = c.key_add("rob", "acme", purposes=["payroll"], labels=LABELS)
         r = c.post("/v1/collections/x/seal", {}, key=reader)
         assert r.status == 403, r
+
+
+def test_seal__the_command_outlasts_the_deadline_of_a_request(tmp_path):
+    """Seconds of building against a deadline of one: the command asks until the graph serves."""
+    with Cell(dev=False, country="FR", operator="eucloud", settings={"server.request_s": 1}) as c:
+        ana = c.key_add("ana", "acme", roles=["editor"], purposes=["payroll"], labels=LABELS)
+        assert c.put("/collections/x", {"vectors": {"size": 64, "distance": "Cosine"}}, key=ana).status == 200
+        draw = random.Random(7)
+        for at in range(0, 4000, 200):
+            points = [{"id": i, "vector": [draw.gauss(0, 1) for _ in range(64)]} for i in range(at, at + 200)]
+            while c.put("/collections/x/points?wait=true", {"points": points}, key=ana).status == 408:
+                pass  # a slow machine: again, it is the same write
+        (tmp_path / "ana").write_text(ana)
+        os.chmod(tmp_path / "ana", 0o600)
+        done = c.cli("seal", "--collection", "x", "--url", c.url, "--key-file", str(tmp_path / "ana"), timeout=600)
+        assert done.returncode == 0 and done.stdout == "sealed\n", done
+        assert set(done.stderr.splitlines()) <= {"seal: the graphs are still being built; waiting on"}, done
+        assert segments(c)["bailiwick_engine_graphs_serving"] == 1
+
+
+def test_metrics__every_figure_of_the_engine_says_what_it_is():
+    with Cell(dev=True) as c:
+        lines = c.get("/metrics").text.splitlines()
+        mute = [line for line in lines if line.endswith(" Of the engine.") and "_gpu_" not in line and "_cuvs_" not in line]
+        assert len(lines) > 100 and not mute, mute
