@@ -187,7 +187,9 @@ def test_key__life_on_a_stopped_and_a_running_cell(tmp_path):
         assert r.returncode == 1 and "401" in r.stderr
         assert "FAIL" not in run("doctor", "--url", c.url, "--key-file", admin).stdout
     assert run("key", "revoke", "--data", data, "--id", ident).returncode == 0
-    told = run("doctor", "--data", data).stdout
+    told = run("doctor", "--data", data)
+    assert told.stderr == "", told
+    told = told.stdout
     assert "FAIL" not in told and " kernels, " in told and "GPU: " in told and "cuVS: " in told, told
     assert "switched off" not in told, told
     (tmp_path / "off.conf").write_text("data.gpu = off\n")
