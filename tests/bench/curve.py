@@ -26,7 +26,7 @@ SCANN_20K = [(3, 60), (4, 80), (6, 100), (8, 150), (12, 200), (20, 300), (40, 40
 def contenders(n):
     graph = Kind("graph", "bailiwick graph")
     ours = [graph, Kind("codes", "bailiwick exact codes", ("0",)),
-            Engine("bailiwick engine", RECALLS)]
+            Engine("bailiwick engine", RECALLS, sealed=True)]
     record = [Peer("rabitq-8", "rabitqlib SymphonyQG 8-bit"), Peer("rabitq-raw", "rabitqlib SymphonyQG raw")]
     # qdrant-edge stores payloads too; scann's efforts are (leaves, rows reordered).
     rest = [Peer("hnswlib", "hnswlib M 16"), Peer("faiss-hnsw", "faiss HNSW32"),

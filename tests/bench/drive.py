@@ -116,19 +116,20 @@ class Kind(Process):
 
 class Engine(Process):
     """bw_query_run over a collection of our own, filled once; classes: a file of u32, a row
-    each, or none. what: dense, text, sparse, hybrid."""
+    each, or none. what: dense, text, sparse, hybrid. sealed: the load ends as `bailiwick seal`
+    ends it, one graph a class; else rows that grow are scanned, as while a cell is written to."""
 
     def __init__(self, name, ladder, classes="-", dtype="f32", on_disk=False, seal=0, adopt=0, words=False,
-                 what="dense", index=0):
+                 what="dense", index=0, sealed=False):
         super().__init__(name, ladder)
-        self.classes, self.what = classes, what
+        self.classes, self.what, self.sealed = classes, what, sealed
         self.open = "open %s %d %d %d %d %d" % (dtype, on_disk, seal, adopt, words, index)
 
     def build(self, s, threads=1):
         self.start([os.path.join(BUILD, "tests", "engine_bench"), s.rows_path, s.queries_path])
         isa = self.ask(self.open)["isa"]
         filled = self.ask("fill %s" % self.classes)
-        waited = self.ask("wait")
+        waited = self.ask("seal" if self.sealed else "wait")
         reply = {"seconds": filled["seconds"] + waited["seconds"], "isa": isa}
         return self.note(reply)
 

@@ -9,6 +9,7 @@
  *         fill CLASSES.u32 | - [FROM COUNT]     rows (id = row number) class by class; the
  *                 file has one native u32 a row, - puts all into class 0
  *         wait                                  until no graph is pending
+ *         seal                                  one graph a class that may be seen, as a bulk load ends
  *         permit FILE.u32 | -                   classes that queries may see; - = all
  *         threads T                             how many run the queries of a search
  *         search WHAT EFFORT FROM COUNT [K]     WHAT dense, text, sparse, hybrid; EFFORT
@@ -442,6 +443,18 @@ static int wait_for_graphs(bench *b)
     return 0;
 }
 
+static int seal(bench *b)
+{
+    const uint64_t begin = bw_clock_mono_ns();
+    const bw_permit may = {b->chosen, b->nchosen};
+    if (bw_collection_seal(b->ctx, b->engine, TENANT, NAME, &may) != BW_OK)
+        return bench_fail("seal", bw_ctx_message(b->ctx));
+    bw_ctx_reset(b->ctx);
+    times_print(bw_clock_mono_ns() - begin, 0);
+    printf("}\n");
+    return 0;
+}
+
 static int reopen(bench *b)
 {
     bw_engine_close(b->engine);
@@ -501,6 +514,8 @@ static int command(bench *b, char **word, size_t n)
                       number(word, n, 5, 10));
     if (strcmp(word[0], "wait") == 0)
         return wait_for_graphs(b);
+    if (strcmp(word[0], "seal") == 0)
+        return seal(b);
     if (strcmp(word[0], "reopen") == 0)
         return reopen(b);
     if (strcmp(word[0], "stats") == 0)
