@@ -231,8 +231,11 @@ bw_status bw_audit_write(bw_ctx *ctx, bw_audit *a, const bw_audit_record *r, boo
         bw_require(pthread_mutex_lock(&a->lock) == 0);
         if (a->broken)
             s = bw_fail(ctx, BW_EUNAVAILABLE, "the audit log is closed after an error");
-        if (s == BW_OK && a->file_bytes >= a->segment_bytes)
-            s = segment_open(ctx, a, a->file + 1);
+        if (s == BW_OK && a->file_bytes >= a->segment_bytes) { /* syncs, under the lock */
+            s = bw_ctx_may_wait(ctx);
+            if (s == BW_OK)
+                s = segment_open(ctx, a, a->file + 1);
+        }
         if (s == BW_OK)
             s = write_locked(ctx, a, bw_buf_view(&members), r->now_ns);
         seq = a->seq;

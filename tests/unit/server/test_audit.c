@@ -111,6 +111,31 @@ static void test_audit__chains_over_restarts_and_files(void **state)
     assert_int_equal(bw_audit_verify(f->ctx, f->dir, seq, head, &rep), BW_ECORRUPT);
 }
 
+/* A new file is synced, and its folder: not where others' connections wait for it. */
+static void test_audit__a_brief_attempt_begins_no_file(void **state)
+{
+    fixture *f = *state;
+    bw_audit *a;
+    uint64_t seq, before;
+    uint8_t head[BW_AUDIT_HASH];
+    bw_audit_record r;
+    assert_int_equal(bw_audit_open(f->ctx, f->dir, 1, &a), BW_OK); /* an event fills it */
+    write_some(f, a, 1, false);
+    bw_audit_head(a, &before, head);
+    bw_audit_record_init(&r, f->ctx, "request");
+    bw_ctx_set_brief(f->ctx, UINT64_MAX);
+    assert_int_equal(bw_audit_write(f->ctx, a, &r, false), BW_ETIMEOUT);
+    assert_true(bw_ctx_was_cut(f->ctx));
+    bw_ctx_set_brief(f->ctx, 0);
+    bw_audit_head(a, &seq, head);
+    assert_int_equal(seq, before);
+    assert_int_equal(bw_audit_write(f->ctx, a, &r, false), BW_OK);
+    bw_audit_record_clear(&r);
+    bw_audit_close(a);
+    assert_int_equal(verify(f, &seq), BW_OK);
+    assert_int_equal(seq, before + 1);
+}
+
 static void test_audit__lines_parse_back(void **state)
 {
     fixture *f = *state;
@@ -373,6 +398,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_audit__chains_over_restarts_and_files,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(test_audit__a_brief_attempt_begins_no_file, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_audit__lines_parse_back, setup, teardown),
         cmocka_unit_test_setup_teardown(test_audit__no_permitted_set_is_left_out, setup,
                                         teardown),
