@@ -10,6 +10,7 @@ enum {
     FILE_FACTOR = 32, /* a row through the file cache: a block, its copy, a lock */
     SCAN_ROW = 16,    /* sixteenths a row besides its bytes: bitmap, heap */
     CODES_SETUP = 64, /* lines: the query's own codes, the buffers of one pass */
+    CODES_BLOCK = 4,  /* lines: one block more of a pass */
     CODES_LINE = 24,  /* sixteenths of a line of codes: bytes and their arithmetic */
     CODES_FACTORS = 12, /* bytes: step, norm, lost */
     RESCORED_MIN = 48, /* rows that the bound of 4-bit codes leaves, besides 2 k … */
@@ -49,15 +50,25 @@ static uint64_t scan_cost(const bw_choose_block *b, bool on_file)
     return b->permitted * (row + SCAN_ROW);
 }
 
+/* Rows of the block that its codes leave. Of a pass: the block's part of all its blocks'. */
+static uint64_t rescored_rows(const bw_choose_block *b)
+{
+    const uint64_t whole = b->whole > b->permitted ? b->whole : b->permitted;
+    const uint64_t rows = b->whole ? whole : b->permitted;
+    uint64_t rescored = 2 * (uint64_t)b->k + RESCORED_MIN + rows / RESCORED_SHARE;
+    const uint64_t chained = CHAINED_MIN + b->permitted / CHAINED_SHARE;
+    if (b->whole)
+        rescored = (uint64_t)((double)rescored * (double)b->permitted / (double)whole);
+    if (b->chained && chained < rescored)
+        rescored = chained;
+    return rescored < b->permitted ? rescored : b->permitted;
+}
+
 static uint64_t codes_cost(const bw_choose_block *b, bool on_file)
 {
     uint64_t stride = ((uint64_t)b->dim + 63) / 64 * 32 + CODES_FACTORS;
-    uint64_t rescored = 2 * (uint64_t)b->k + RESCORED_MIN + b->permitted / RESCORED_SHARE;
-    uint64_t chained = CHAINED_MIN + b->permitted / CHAINED_SHARE;
-    if (b->chained && chained < rescored)
-        rescored = chained;
-    rescored = rescored < b->permitted ? rescored : b->permitted;
-    return CODES_SETUP * SIXTEENTHS + b->permitted * stride * CODES_LINE / LINE +
+    uint64_t rescored = rescored_rows(b);
+    return (b->whole ? CODES_BLOCK : CODES_SETUP) * SIXTEENTHS + b->permitted * stride * CODES_LINE / LINE +
            rescored * lines(row_bytes(b)) * SIXTEENTHS *
                (on_file ? FILE_FACTOR : SCATTER);
 }

@@ -44,6 +44,8 @@ typedef struct bw_choose_block {
     bool codes;    /* the block has 4-bit codes */
     bool on_file;  /* its rows are not in memory: scan or codes, never graph or not */
     bool chained;  /* the list is full of other blocks' rows, whose worst key prunes here */
+    uint64_t whole; /* > 0: the block is one of a pass whose query has its codes, and whose
+                     * blocks are rescored together; rows that the pass may look at */
     uint32_t hops; /* that a graph needs when all rows are permitted; 0: no graph */
     uint32_t hop_lines; /* cache lines of one hop */
 } bw_choose_block;

@@ -32,7 +32,7 @@ bool bw_codes_metric(bw_metric metric)
     return metric != BW_METRIC_MANHATTAN;
 }
 
-static size_t stride_of(uint32_t dim)
+size_t bw_codes__stride(uint32_t dim)
 {
     const size_t span = 2 * BW_CODE4_LINE;
     return (dim + span - 1) / span * BW_CODE4_LINE;
@@ -45,7 +45,7 @@ static size_t factors_of(uint32_t cap)
 
 static size_t codes_bytes(uint32_t dim, uint32_t cap)
 {
-    return (stride_of(dim) * cap + ALIGN - 1) / ALIGN * ALIGN;
+    return (bw_codes__stride(dim) * cap + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 size_t bw_codes_image_bytes(uint32_t dim, uint32_t cap)
@@ -62,7 +62,7 @@ void bw_codes_view(bw_metric metric, uint32_t dim, uint32_t cap, void *image,
     *out = (bw_codes){.metric = metric,
                       .dim = dim,
                       .cap = cap,
-                      .stride = stride_of(dim),
+                      .stride = bw_codes__stride(dim),
                       .codes = image,
                       .step = factors,
                       .norm = factors + factors_of(cap),

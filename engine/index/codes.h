@@ -58,4 +58,30 @@ BW_MUST_USE bw_status bw_codes_scan(bw_ctx *ctx, const bw_codes *codes, const bw
                                     const bw_codes_query *qs, size_t nq,
                                     const bw_point_id *ids, uint32_t part, uint32_t row0,
                                     uint64_t *rescored);
+
+/* A pass over many blocks of one metric and dim. The query's own codes are made once;
+ * rows that their bound leaves wait from block to block, so that only those with the
+ * highest bounds of all are rescored. Between begin and end others may push into the
+ * lists too; the lists are right after the end. In ctx's arena; one thread's. */
+typedef struct bw_codes_pass bw_codes_pass;
+typedef struct bw_codes_block { /* codes, ids and ord: borrowed until the end */
+    const bw_codes *codes;
+    bw_rows rows; /* n <= codes->cap */
+    const bw_point_id *ids;
+    const uint32_t *ord; /* n labels of hits; NULL: row0 + row */
+    uint32_t part, row0;
+} bw_codes_block;
+
+/* nq <= BW_CODES_QUERIES_MAX, each with k > 0; qs[i].allowed is not looked at. rows: how
+ * many the pass may meet at most (a hint). */
+BW_MUST_USE bw_status bw_codes_begin(bw_ctx *ctx, bw_metric metric, uint32_t dim,
+                                     const bw_codes_query *qs, size_t nq, uint64_t rows,
+                                     bw_codes_pass **out);
+/* The rows of one block. allowed: nq bitmaps, NULL where a query takes no part; they are
+ * not needed afterwards. Fails as bw_codes_scan does; the pass is over then. */
+BW_MUST_USE bw_status bw_codes_add(bw_codes_pass *p, const bw_codes_block *b,
+                                   const bw_bitmap *const *allowed);
+/* Scores all who wait: every list is right. The pass may go on. */
+BW_MUST_USE bw_status bw_codes_settle(bw_codes_pass *p);
+uint64_t bw_codes_scored(const bw_codes_pass *p, size_t query); /* in stored precision, so far */
 #endif

@@ -28,10 +28,99 @@
 static const double U = 0x1p-24;
 enum { QUERY_MAX = 127 };
 
-/* The plane byte of dimension i. */
-static size_t plane_at(size_t i, size_t stride)
+enum { LANES = 8, HALF_LINE = 32 /* dimensions side by side in a plane */ };
+
+/* The plane bytes of dimensions [32 h, 32 h + 32). */
+static int8_t *half_at(int8_t *planes, size_t h, size_t stride)
 {
-    return i / 64 * BW_CODE4_LINE + i % 32 + (i % 64 < 32 ? 0 : stride);
+    return planes + h / 2 * BW_CODE4_LINE + (h % 2 ? stride : 0);
+}
+
+static double lanes_sum(const double *v)
+{
+    double sum = 0;
+    for (size_t l = 0; l < LANES; l++)
+        sum += v[l];
+    return sum;
+}
+
+/* 32 values from dimension 32 h on, zeros behind the last. */
+static const float *half_of(const float *query, size_t dim, size_t h, float *room)
+{
+    const size_t left = dim - HALF_LINE * h;
+    if (left >= HALF_LINE)
+        return query + HALF_LINE * h;
+    memset(room, 0, HALF_LINE * sizeof *room);
+    memcpy(room, query + HALF_LINE * h, left * sizeof *room);
+    return room;
+}
+
+static void measure(const float *query, size_t dim, double *top, double *square)
+{
+    double most[LANES] = {0}, sum[LANES] = {0};
+    float room[HALF_LINE];
+    for (size_t h = 0; h * HALF_LINE < dim; h++) {
+        const float *x = half_of(query, dim, h, room);
+        for (size_t i = 0; i < HALF_LINE; i += LANES)
+            for (size_t l = 0; l < LANES; l++) {
+                const double v = fabs((double)x[i + l]);
+                most[l] = v > most[l] ? v : most[l];
+                sum[l] += v * v;
+            }
+    }
+    *top = 0;
+    for (size_t l = 0; l < LANES; l++)
+        *top = most[l] > *top ? most[l] : *top;
+    *square = lanes_sum(sum);
+}
+
+/* The integers v = query · per_step, to the nearest: Σ v², Σ v, and ⟨query, v⟩. */
+typedef struct integers {
+    int32_t qq, sum; /* 127² · BW_CODE4_DIM_MAX fits */
+    double qx;
+} integers;
+
+static integers planes_write(const float *query, size_t dim, double per_step, int8_t *planes,
+                             size_t stride)
+{
+    static const double NEAREST = 0x1.8p52; /* what is added rounds to an integer */
+    integers out = {0, 0, 0};
+    double qx[LANES] = {0};
+    float room[HALF_LINE];
+    for (size_t h = 0; h * HALF_LINE < dim; h++) {
+        const float *x = half_of(query, dim, h, room);
+        int8_t *to = half_at(planes, h, stride);
+        for (size_t i = 0; i < HALF_LINE; i += LANES)
+            for (size_t l = 0; l < LANES; l++) {
+                const double v = (double)x[i + l] * per_step + NEAREST - NEAREST;
+                qx[l] += (double)x[i + l] * v;
+                to[i + l] = (int8_t)v;
+            }
+        for (size_t i = 0; i < HALF_LINE; i++) {
+            out.qq += to[i] * to[i];
+            out.sum += to[i];
+        }
+    }
+    out.qx = lanes_sum(qx);
+    return out;
+}
+
+/* ‖query − step · v‖². */
+static double planes_lost(const float *query, size_t dim, double step, int8_t *planes,
+                          size_t stride)
+{
+    double lost[LANES] = {0};
+    float room[HALF_LINE];
+    for (size_t h = 0; h * HALF_LINE < dim; h++) {
+        const float *x = half_of(query, dim, h, room);
+        const int8_t *v = half_at(planes, h, stride);
+        for (size_t i = 0; i < HALF_LINE; i += LANES)
+            for (size_t l = 0; l < LANES; l++) {
+                const double r = (double)x[i + l] - step * v[i + l];
+                lost[l] += r * r;
+            }
+    }
+    return lanes_sum(lost);
 }
 
 static double kernel_error(size_t dim)
@@ -39,53 +128,36 @@ static double kernel_error(size_t dim)
     return ((double)dim / 16 + 8) * 1.01 * U;
 }
 
-bool bw_codes__query(const bw_codes *c, const float *query, bw_code4_query *out,
+bool bw_codes__query(bw_metric metric, size_t dim, const float *query, bw_code4_query *out,
                      int8_t *planes)
 {
-    const size_t dim = c->dim;
-    double square = 0, top = 0;
-    for (size_t i = 0; i < dim; i++) {
-        const double v = fabs((double)query[i]);
-        top = v > top ? v : top;
-        square += v * v;
-    }
+    const size_t stride = bw_codes__stride((uint32_t)dim);
+    double square, top;
+    measure(query, dim, &top, &square);
     const double len = sqrt(square);
     if (!(len >= BW_CODES_NORM_MIN && len <= BW_CODES_NORM_MAX))
         return false;
-    memset(planes, 0, 2 * c->stride);
-    int64_t qq = 0, sum = 0;
-    double qx = 0;
-    for (size_t i = 0; i < dim; i++) {
-        const int v = (int)lrint((double)query[i] / top * QUERY_MAX);
-        planes[plane_at(i, c->stride)] = (int8_t)v;
-        qq += v * v;
-        sum += v;
-        qx += (double)query[i] * v;
-    }
-    const float scale = (float)(qx / (double)qq / 2);
+    memset(planes, 0, 2 * stride);
+    const integers v = planes_write(query, dim, QUERY_MAX / top, planes, stride);
+    const float scale = (float)(v.qx / (double)v.qq / 2);
     const double step = 2 * (double)scale;
-    double lost = 0;
-    for (size_t i = 0; i < dim; i++) {
-        const double r =
-            (double)query[i] - step * planes[plane_at(i, c->stride)];
-        lost += r * r;
-    }
+    double lost = planes_lost(query, dim, step, planes, stride);
     const double gamma = kernel_error(dim);
     lost = sqrt(lost) * (1 + 0x1p-30);
     const double q = len * (1 + 0x1p-30);
     *out = (bw_code4_query){
-        .bias = (int32_t)(15 * sum),
+        .bias = 15 * v.sum,
         .scale = scale,
         .qlost = bw_codes__up(lost),
         .q2 = bw_codes__up(q * q),
         .per_norm = bw_codes__up(lost + q * (gamma + 16 * U)),
         .per_lost = bw_codes__up(q * gamma),
         .flat = bw_codes__up(q * (1 + gamma + 32 * U)),
-        .low2 = bw_codes__down(step * step * (double)qq * (1 - 0x1p-19)),
+        .low2 = bw_codes__down(step * step * (double)v.qq * (1 - 0x1p-19)),
         .shrink = bw_codes__down(1 - gamma - 4 * U),
-        .span = bw_code4_span(planes, c->stride),
+        .span = bw_code4_span(planes, stride),
     };
-    bw_codes__worst(c->metric, out, -INFINITY, dim);
+    bw_codes__worst(metric, out, -INFINITY, dim);
     return true;
 }
 

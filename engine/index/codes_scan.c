@@ -2,11 +2,15 @@
  *
  * Rows go by in windows. Of a window: integer sums by kernel, then the test against the
  * k-th best so far; who passes waits with its upper bound. When enough wait, those with
- * the highest bounds are scored in stored precision, which raises the k-th best, and
- * waiters below it go. At the end rounds go on until nobody is left. A bound equal to
- * the k-th key stays: the id may decide. Nearly every row scored early would be scored
- * at the end too (its bound is among the highest), so this costs few rows more than
- * knowing the k-th best beforehand, and needs neither lower bounds nor a second heap.
+ * the highest bounds are scored in stored precision (codes_round.c), which raises the
+ * k-th best, and waiters below it go. At the end rounds go on until nobody is left. A
+ * bound equal to the k-th key stays: the id may decide. Nearly every row scored early
+ * would be scored at the end too (its bound is among the highest), so this costs few rows
+ * more than knowing the k-th best beforehand, and needs neither lower bounds nor a second
+ * heap.
+ *
+ * A pass goes over many blocks as if they were one: the best of a block that are far from
+ * the best of all need no rescoring.
  *
  * `out` may come with hits of other blocks: its worst is the first bar. Several queries
  * share a pass: each code is read from memory once, and a query's answer does not
@@ -17,188 +21,25 @@
 #include <math.h>
 
 enum {
-    WINDOW = 512, /* rows: sums and factors stay in L1 */
-    PIECE = 64,   /* rows whose codes stay in L1 while several queries look at them */
-    ROUND_MIN = 16, /* rows of a rescoring round at least */
-    WAIT_MIN = 48,  /* waiters that start a round, above those left by the last */
-    WAITERS = 8192, /* room for waiters beyond 4·k: then everybody is scored at once */
-    CHECK_WINDOWS = 8, /* between two looks at the deadline: 4,096 rows */
-    PAD = 16,          /* what kernels may write past the last waiter */
-    BUCKETS = 256      /* of bounds, to find the highest ones */
+    PIECE = 64,     /* rows whose codes stay in L1 while several queries look at them */
+    WAITERS = 4096, /* room for waiters beyond 4·k: then everybody is scored at once */
+    CHECK_WINDOWS = 8 /* between two looks at the deadline: 4,096 rows */
 };
-
-/* One query of the pass. */
-typedef struct asker {
-    const bw_codes_query *q;
-    bw_code4_query test;
-    int8_t *planes;   /* NULL: blind, every row is scored */
-    int32_t *sums;    /* of the window */
-    float *upper;     /* waiters' bounds … */
-    uint32_t *row;    /* … and rows */
-    size_t n, cap;    /* waiters */
-    size_t trigger;   /* so many start a round */
-    uint64_t scored;
-} asker;
-
-typedef struct pass {
-    bw_ctx *ctx;
-    const bw_codes *codes;
-    const bw_rows *rows;
-    const bw_point_id *ids;
-    uint32_t part, row0;
-    const bw_code4 *k;
-    asker *askers;
-    size_t nq;
-    /* a window: rows first … first + n − 1, or those of `list` */
-    size_t first, n;
-    bool gaps;
-    uint32_t *list;
-    float *step, *norm, *lost; /* of a window with gaps, copied together */
-    /* a round */
-    uint32_t *which;
-    float *keys;
-    size_t round_max;
-} pass;
-
-/* ---- rounds ---- */
-
-/* Floats as integers of the same order. */
-static inline uint32_t order_of(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u & 0x80000000u ? ~u : u | 0x80000000u;
-}
-
-/* Buckets of equal width in order_of's integers, from the least value on. */
-typedef struct cut {
-    uint32_t least;
-    unsigned shift;
-    uint32_t bucket; /* the one in which the m-th largest lies … */
-    size_t equal;    /* … and how many of it belong to the m */
-} cut;
-
-static inline uint32_t bucket_of(const cut *c, float v)
-{
-    return (order_of(v) - c->least) >> c->shift;
-}
-
-/* Finds the bucket of the m-th largest of n values, 0 < m <= n: two looks at each value
- * whatever the data. Within a bucket the order of waiting decides, which is as good. */
-static cut cut_of(const float *v, size_t n, size_t m)
-{
-    cut c = {.least = UINT32_MAX};
-    uint32_t most = 0;
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t o = order_of(v[i]);
-        c.least = o < c.least ? o : c.least;
-        most = o > most ? o : most;
-    }
-    while ((most - c.least) >> c.shift >= BUCKETS)
-        c.shift++;
-    uint32_t count[BUCKETS] = {0};
-    for (size_t i = 0; i < n; i++)
-        count[bucket_of(&c, v[i])]++;
-    c.bucket = BUCKETS - 1;
-    while (count[c.bucket] < m)
-        m -= count[c.bucket--];
-    c.equal = m;
-    return c;
-}
-
-/* Moves m waiters with the highest bounds to p->which, in the order of waiting. */
-static void best_take(pass *p, asker *a, size_t m)
-{
-    assert(m <= a->n);
-    cut c = cut_of(a->upper, a->n, m);
-    size_t taken = 0, left = 0;
-    for (size_t i = 0; i < a->n; i++) {
-        const uint32_t b = bucket_of(&c, a->upper[i]);
-        if (b > c.bucket || (b == c.bucket && c.equal > 0)) {
-            c.equal -= b == c.bucket;
-            p->which[taken++] = a->row[i];
-        } else {
-            a->upper[left] = a->upper[i];
-            a->row[left++] = a->row[i];
-        }
-    }
-    assert(taken == m);
-    a->n = left;
-}
-
-static bw_status score(pass *p, asker *a, size_t n)
-{
-    bw_status st = bw_rows_keys(p->ctx, p->rows, p->codes->metric, a->q->query, p->which,
-                                n, p->keys);
-    if (st != BW_OK)
-        return st;
-    for (size_t i = 0; i < n; i++) {
-        if (!bw_topk_wants(a->q->out, p->keys[i]))
-            continue;
-        const uint32_t row = p->which[i];
-        const bw_candidate c = {p->keys[i], p->part, p->row0 + row, p->ids[row]};
-        bw_topk_push(a->q->out, &c);
-    }
-    a->scored += n;
-    return BW_OK;
-}
-
-static void bar_raise(pass *p, asker *a)
-{
-    const bw_topk *out = a->q->out;
-    if (out->n == out->k)
-        bw_codes__worst(p->codes->metric, &a->test, out->items[0].key, p->codes->dim);
-}
-
-static void waiters_drop(asker *a)
-{
-    size_t left = 0;
-    for (size_t i = 0; i < a->n; i++) {
-        a->upper[left] = a->upper[i];
-        a->row[left] = a->row[i];
-        left += !(a->upper[i] < a->test.worst);
-    }
-    a->n = left;
-}
-
-/* One round, or with `all` rounds until nobody waits. */
-static bw_status settle(pass *p, asker *a, bool all)
-{
-    const bw_topk *out = a->q->out;
-    waiters_drop(a);
-    while (a->n > 0) {
-        size_t m = out->n < out->k ? out->k - out->n : out->k / 4;
-        if (all && out->n == out->k && m < a->n / 8)
-            m = a->n / 8; /* the last rounds: more at once, so that they are few */
-        m = m > ROUND_MIN ? m : ROUND_MIN;
-        m = m < p->round_max ? m : p->round_max;
-        m = m < a->n ? m : a->n;
-        best_take(p, a, m);
-        bw_status st = score(p, a, m);
-        if (st == BW_OK)
-            st = bw_ctx_check(p->ctx);
-        if (st != BW_OK)
-            return st;
-        bar_raise(p, a);
-        waiters_drop(a);
-        if (!all && a->n <= a->cap / 2)
-            break;
-    }
-    a->trigger = 2 * a->n + (out->k > WAIT_MIN ? out->k : WAIT_MIN);
-    if (a->trigger > a->cap - WINDOW - PAD)
-        a->trigger = a->cap - WINDOW - PAD;
-    return BW_OK;
-}
 
 /* ---- windows ---- */
 
+static const bw_codes_block *at_hand(const bw_codes_pass *p)
+{
+    return &p->blocks[p->nblocks - 1];
+}
+
 /* Word w of rows that any seeing query allows, below n. */
-static uint64_t any_word(const pass *p, size_t w, size_t n)
+static uint64_t any_word(const bw_codes_pass *p, size_t w, size_t n)
 {
     uint64_t any = 0;
     for (size_t j = 0; j < p->nq; j++) {
-        const bw_bitmap *b = p->askers[j].q->allowed;
-        if (p->askers[j].planes && w < bw_bitmap_words(b->nbits))
+        const bw_bitmap *b = p->askers[j].allowed;
+        if (b && p->askers[j].planes && w < bw_bitmap_words(b->nbits))
             any |= b->words[w];
     }
     const size_t left = n - w * 64;
@@ -206,19 +47,22 @@ static uint64_t any_word(const pass *p, size_t w, size_t n)
 }
 
 /* Gathers rows from *w on, a window of words at most. False: none there. */
-static bool window_next(pass *p, size_t *w, size_t n)
+static bool window_next(bw_codes_pass *p, size_t *w, size_t n)
 {
     const size_t words = bw_bitmap_words(n);
     uint64_t any = 0;
     while (*w < words && !(any = any_word(p, *w, n)))
         ++*w;
     p->n = 0;
-    const size_t end = words - *w < WINDOW / 64 ? words : *w + WINDOW / 64;
+    const size_t most = BW_CODES_WINDOW / 64;
+    const size_t end = words - *w < most ? words : *w + most;
     p->first = *w * 64;
     size_t full = 0;
     for (; *w < end; any = ++*w < end ? any_word(p, *w, n) : 0) {
-        if (any == ~(uint64_t)0 && full == p->n) {
-            full = p->n += 64; /* the list is written only when there are gaps */
+        const size_t left = n - *w * 64;
+        const uint64_t whole = left < 64 ? ((uint64_t)1 << left) - 1 : ~(uint64_t)0;
+        if (any == whole && full == p->n) {
+            full = p->n += left < 64 ? left : 64; /* the list is written only when there are gaps */
             continue;
         }
         if (full) { /* the words before were full */
@@ -234,9 +78,9 @@ static bool window_next(pass *p, size_t *w, size_t n)
 }
 
 /* Copies the factors of a window with gaps side by side. */
-static void factors_gather(pass *p)
+static void factors_gather(bw_codes_pass *p)
 {
-    const bw_codes *c = p->codes;
+    const bw_codes *c = at_hand(p)->codes;
     for (size_t i = 0; i < p->n; i++) {
         const uint32_t r = p->list[i];
         p->step[i] = c->step[r];
@@ -245,18 +89,23 @@ static void factors_gather(pass *p)
     }
 }
 
-static void window_sums(pass *p)
+static bool sees(const bw_codes_asker *a)
 {
-    const bw_codes *c = p->codes;
+    return a->allowed && a->planes;
+}
+
+static void window_sums(bw_codes_pass *p)
+{
+    const bw_codes *c = at_hand(p)->codes;
     size_t seeing = 0;
     for (size_t j = 0; j < p->nq; j++)
-        seeing += p->askers[j].planes != NULL;
-    const size_t piece = seeing > 1 ? PIECE : WINDOW;
+        seeing += sees(&p->askers[j]);
+    const size_t piece = seeing > 1 ? PIECE : BW_CODES_WINDOW;
     for (size_t i = 0; i < p->n; i += piece) {
         const size_t m = p->n - i < piece ? p->n - i : piece;
         for (size_t j = 0; j < p->nq; j++) {
-            const asker *a = &p->askers[j];
-            if (!a->planes)
+            const bw_codes_asker *a = &p->askers[j];
+            if (!sees(a))
                 continue;
             if (p->gaps)
                 p->k->sums_at(a->planes, c->codes, c->stride, a->test.span, p->list + i, m,
@@ -269,38 +118,39 @@ static void window_sums(pass *p)
 }
 
 /* Who passes the test waits. */
-static bw_status window_test(pass *p, asker *a)
+static bw_status window_test(bw_codes_pass *p, bw_codes_asker *a)
 {
-    const bw_codes *c = p->codes;
+    const bw_codes *c = at_hand(p)->codes;
+    const uint32_t base = p->base[p->nblocks - 1];
     const float *step = p->gaps ? p->step : c->step + p->first;
     const float *norm = p->gaps ? p->norm : c->norm + p->first;
     const float *lost = p->gaps ? p->lost : c->lost + p->first;
-    const int op = c->metric == BW_METRIC_EUCLID;
-    assert(a->n + WINDOW + PAD <= a->cap);
-    uint32_t *at = a->row + a->n;
+    const int op = p->metric == BW_METRIC_EUCLID;
+    assert(a->n + BW_CODES_WINDOW + BW_CODES_PAD <= a->cap);
+    uint32_t *at = a->slot + a->n;
     float *upper = a->upper + a->n;
     const size_t found =
         p->k->reach[op](&a->test, a->sums, step, norm, lost, p->n, at, upper);
     size_t kept = 0;
     for (size_t i = 0; i < found; i++) {
         const uint32_t row = p->gaps ? p->list[at[i]] : (uint32_t)p->first + at[i];
-        at[kept] = row;
+        at[kept] = base + row;
         upper[kept] = upper[i];
-        kept += p->nq == 1 || bw_bitmap_get(a->q->allowed, row);
+        kept += p->nq == 1 || bw_bitmap_get(a->allowed, row);
     }
     a->n += kept;
-    return a->n >= a->trigger ? settle(p, a, false) : BW_OK;
+    return a->n >= a->trigger ? bw_codes__settle(p, a, false) : BW_OK;
 }
 
-static bw_status windows(pass *p)
+static bw_status windows(bw_codes_pass *p, size_t rows)
 {
     size_t w = 0;
-    for (size_t round = 1; window_next(p, &w, p->rows->n); round++) {
+    for (size_t round = 1; window_next(p, &w, rows); round++) {
         if (p->gaps)
             factors_gather(p);
         window_sums(p);
         for (size_t j = 0; j < p->nq; j++) {
-            if (!p->askers[j].planes)
+            if (!sees(&p->askers[j]))
                 continue;
             bw_status st = window_test(p, &p->askers[j]);
             if (st != BW_OK)
@@ -310,25 +160,20 @@ static bw_status windows(pass *p)
         if (st != BW_OK)
             return st;
     }
-    for (size_t j = 0; j < p->nq; j++) {
-        bw_status st = settle(p, &p->askers[j], true);
-        if (st != BW_OK)
-            return st;
-    }
     return BW_OK;
 }
 
 /* A query that no bound holds for: every allowed row is scored. */
-static bw_status blind(pass *p, asker *a)
+static bw_status blind(bw_codes_pass *p, bw_codes_asker *a, size_t rows)
 {
-    const bw_bitmap *b = a->q->allowed;
-    const size_t end = p->rows->n < b->nbits ? p->rows->n : b->nbits;
+    const bw_bitmap *b = a->allowed;
+    const size_t end = rows < b->nbits ? rows : b->nbits;
     size_t i = bw_bitmap_next(b, 0);
     while (i < end) {
         size_t n = 0;
         for (; i < end && n < p->round_max; i = bw_bitmap_next(b, i + 1))
-            p->which[n++] = (uint32_t)i;
-        bw_status st = score(p, a, n);
+            p->which[n++] = p->base[p->nblocks - 1] + (uint32_t)i;
+        bw_status st = bw_codes__score(p, a, n);
         if (st == BW_OK)
             st = bw_ctx_check(p->ctx);
         if (st != BW_OK)
@@ -337,62 +182,132 @@ static bw_status blind(pass *p, asker *a)
     return BW_OK;
 }
 
-/* ---- the pass ---- */
+/* ---- blocks ---- */
 
-static bw_status asker_init(pass *p, asker *a, const bw_codes_query *q)
+bw_status bw_codes_settle(bw_codes_pass *p)
 {
-    const size_t k = q->out->k < p->rows->n ? q->out->k : p->rows->n;
-    *a = (asker){.q = q, .cap = WAITERS + 4 * k};
-    const size_t stride = p->codes->stride;
-    a->planes = bw_arena_alloc(p->ctx, 2 * stride);
-    a->sums = bw_arena_alloc(p->ctx, WINDOW * sizeof *a->sums);
-    a->upper = bw_arena_alloc(p->ctx, a->cap * sizeof *a->upper);
-    a->row = bw_arena_alloc(p->ctx, a->cap * sizeof *a->row);
-    if (!a->planes || !a->sums || !a->upper || !a->row)
-        return BW_ENOMEM;
-    if (!bw_codes__query(p->codes, q->query, &a->test, a->planes))
-        a->planes = NULL;
-    else
-        bar_raise(p, a);
-    a->trigger = k > WAIT_MIN ? k : WAIT_MIN;
-    if (a->trigger > a->cap - WINDOW - PAD)
-        a->trigger = a->cap - WINDOW - PAD;
-    return BW_OK;
+    bw_status st = BW_OK;
+    for (size_t j = 0; j < p->nq && st == BW_OK; j++)
+        st = bw_codes__settle(p, &p->askers[j], true);
+    p->nblocks = 0;
+    return st;
 }
 
-static bw_status pass_init(pass *p, const bw_codes_query *qs)
+/* Makes b the block at hand. The one before goes unless somebody waits in it. */
+static bw_status block_put(bw_codes_pass *p, const bw_codes_block *b)
 {
-    size_t k = WINDOW;
-    for (size_t j = 0; j < p->nq; j++)
-        k = qs[j].out->k > k ? qs[j].out->k : k;
-    p->round_max = k < p->rows->n ? k : p->rows->n;
-    p->askers = bw_arena_alloc(p->ctx, p->nq * sizeof *p->askers);
-    p->list = bw_arena_alloc(p->ctx, WINDOW * sizeof *p->list);
-    p->step = bw_arena_alloc(p->ctx, 3 * WINDOW * sizeof *p->step);
-    p->which = bw_arena_alloc(p->ctx, p->round_max * sizeof *p->which);
-    p->keys = bw_arena_alloc(p->ctx, p->round_max * sizeof *p->keys);
-    if (!p->askers || !p->list || !p->step || !p->which || !p->keys)
-        return BW_ENOMEM;
-    p->norm = p->step + WINDOW;
-    p->lost = p->norm + WINDOW;
-    for (size_t j = 0; j < p->nq; j++) {
-        bw_status st = asker_init(p, &p->askers[j], &qs[j]);
+    bool waits = false;
+    uint64_t base = p->nblocks ? p->base[p->nblocks - 1] : 0;
+    for (size_t j = 0; j < p->nq && p->nblocks; j++) {
+        const bw_codes_asker *a = &p->askers[j];
+        waits = waits || (a->n && a->slot[a->n - 1] >= base);
+    }
+    if (waits)
+        base += at_hand(p)->rows.n;
+    else if (p->nblocks)
+        p->nblocks--;
+    if (p->nblocks == BW_CODES_BLOCKS || base + b->rows.n > UINT32_MAX) {
+        bw_status st = bw_codes_settle(p);
         if (st != BW_OK)
             return st;
+        base = 0;
     }
+    p->base[p->nblocks] = (uint32_t)base;
+    p->blocks[p->nblocks++] = *b;
     return BW_OK;
 }
 
-static bw_status pass_run(pass *p, const bw_codes_query *qs, uint64_t *rescored)
+bw_status bw_codes_add(bw_codes_pass *p, const bw_codes_block *b,
+                       const bw_bitmap *const *allowed)
 {
-    bw_status st = pass_init(p, qs);
-    for (size_t j = 0; j < p->nq && st == BW_OK; j++)
-        if (!p->askers[j].planes)
-            st = blind(p, &p->askers[j]);
+    assert(b->rows.dim == p->dim && b->codes->dim == p->dim && b->codes->metric == p->metric);
+    assert(b->rows.n <= b->codes->cap && b->rows.n <= UINT32_MAX);
+    bw_status st = block_put(p, b);
+    bool seen = false;
+    for (size_t j = 0; j < p->nq && st == BW_OK; j++) {
+        bw_codes_asker *a = &p->askers[j];
+        a->allowed = allowed[j];
+        seen = seen || sees(a);
+        if (sees(a))
+            bw_codes__raise(p, a);
+        else if (a->allowed)
+            st = blind(p, a, b->rows.n);
+    }
+    return st == BW_OK && seen ? windows(p, b->rows.n) : st;
+}
+
+/* ---- the pass ---- */
+
+static bw_status asker_init(bw_codes_pass *p, bw_codes_asker *a, const bw_codes_query *q,
+                            uint64_t rows)
+{
+    const size_t k = q->out->k < rows ? q->out->k : (size_t)rows;
+    assert(q->out->k > 0);
+    *a = (bw_codes_asker){.q = *q, .cap = WAITERS + 4 * k};
+    a->planes = bw_arena_alloc(p->ctx, 2 * p->stride);
+    a->sums = bw_arena_alloc(p->ctx, BW_CODES_WINDOW * sizeof *a->sums);
+    a->upper = bw_arena_alloc(p->ctx, a->cap * sizeof *a->upper);
+    a->slot = bw_arena_alloc(p->ctx, a->cap * sizeof *a->slot);
+    if (!a->planes || !a->sums || !a->upper || !a->slot)
+        return BW_ENOMEM;
+    if (!bw_codes__query(p->metric, p->dim, q->query, &a->test, a->planes))
+        a->planes = NULL;
+    a->trigger = bw_codes__trigger(a, k);
+    return BW_OK;
+}
+
+bw_status bw_codes_begin(bw_ctx *ctx, bw_metric metric, uint32_t dim, const bw_codes_query *qs,
+                         size_t nq, uint64_t rows, bw_codes_pass **out)
+{
+    assert(nq <= BW_CODES_QUERIES_MAX && bw_codes_metric(metric));
+    bw_codes_pass *p = bw_arena_alloc(ctx, sizeof *p);
+    if (!p)
+        return BW_ENOMEM;
+    *p = (bw_codes_pass){.ctx = ctx,
+                         .metric = metric,
+                         .dim = dim,
+                         .stride = bw_codes__stride(dim),
+                         .k = bw_code4_get(),
+                         .nq = nq};
+    size_t k = 0;
+    for (size_t j = 0; j < nq; j++)
+        k = qs[j].out->k > k ? qs[j].out->k : k;
+    p->askers = bw_arena_alloc(ctx, nq * sizeof *p->askers);
+    p->blocks = bw_arena_alloc(ctx, BW_CODES_BLOCKS * sizeof *p->blocks);
+    p->base = bw_arena_alloc(ctx, BW_CODES_BLOCKS * sizeof *p->base);
+    p->list = bw_arena_alloc(ctx, BW_CODES_WINDOW * sizeof *p->list);
+    p->step = bw_arena_alloc(ctx, 3 * BW_CODES_WINDOW * sizeof *p->step);
+    if (!p->askers || !p->blocks || !p->base || !p->list || !p->step)
+        return BW_ENOMEM;
+    p->norm = p->step + BW_CODES_WINDOW;
+    p->lost = p->norm + BW_CODES_WINDOW;
+    bw_status st = bw_codes__rounds_init(p, k);
+    for (size_t j = 0; j < nq && st == BW_OK; j++)
+        st = asker_init(p, &p->askers[j], &qs[j], rows);
+    *out = p;
+    return st;
+}
+
+uint64_t bw_codes_scored(const bw_codes_pass *p, size_t query)
+{
+    return p->askers[query].scored;
+}
+
+/* Up to BW_CODES_QUERIES_MAX queries over one block. */
+static bw_status scan_some(bw_ctx *ctx, const bw_codes_block *b, const bw_codes_query *qs,
+                           size_t nq, uint64_t *scored)
+{
+    bw_codes_pass *p;
+    const bw_bitmap *allowed[BW_CODES_QUERIES_MAX];
+    for (size_t j = 0; j < nq; j++)
+        allowed[j] = qs[j].allowed;
+    bw_status st = bw_codes_begin(ctx, b->codes->metric, b->codes->dim, qs, nq, b->rows.n, &p);
     if (st == BW_OK)
-        st = windows(p);
-    for (size_t j = 0; j < p->nq && st == BW_OK && rescored; j++)
-        rescored[j] += p->askers[j].scored;
+        st = bw_codes_add(p, b, allowed);
+    if (st == BW_OK)
+        st = bw_codes_settle(p);
+    for (size_t j = 0; st == BW_OK && j < nq; j++)
+        scored[j] = bw_codes_scored(p, j);
     return st;
 }
 
@@ -401,6 +316,7 @@ bw_status bw_codes_scan(bw_ctx *ctx, const bw_codes *codes, const bw_rows *rows,
                         uint32_t part, uint32_t row0, uint64_t *rescored)
 {
     assert(rows->dim == codes->dim && rows->n <= codes->cap);
+    const bw_codes_block block = {codes, *rows, ids, NULL, part, row0};
     bw_status st = rows->n ? bw_ctx_check(ctx) : BW_OK;
     for (size_t i = 0; i < nq && rows->n && st == BW_OK;) {
         /* Queries that want nothing (k = 0) take no part. */
@@ -415,16 +331,8 @@ bw_status bw_codes_scan(bw_ctx *ctx, const bw_codes *codes, const bw_rows *rows,
         }
         if (n == 0)
             break;
-        pass p = {.ctx = ctx,
-                  .codes = codes,
-                  .rows = rows,
-                  .ids = ids,
-                  .part = part,
-                  .row0 = row0,
-                  .k = bw_code4_get(),
-                  .nq = n};
         const bw_arena_mark mark = bw_arena_mark_get(ctx);
-        st = pass_run(&p, some, counts);
+        st = scan_some(ctx, &block, some, n, counts);
         bw_arena_release(ctx, mark);
         for (size_t j = 0; j < n && st == BW_OK && rescored; j++)
             rescored[from[j]] += counts[j];

@@ -70,7 +70,7 @@ typedef struct bw_id_list { /* living rows in id order */
 
 enum { BW_SMALL_ROWS = 64 }; /* one word of a bitmap */
 
-struct bw_snapshot { /* begins a cache line; the first is all that small.c reads */
+struct bw_snapshot { /* begins a cache line; the first two are all that small.c reads */
     atomic_uint refs;
     uint32_t nrows, nlive;
     uint32_t small_rows; /* > 0: nrows, all in one block of vector 0, and these are set: */
@@ -79,6 +79,7 @@ struct bw_snapshot { /* begins a cache line; the first is all that small.c reads
     uint64_t small_live;
     uint64_t marks[2]; /* a bit each of every id's hash; many rows: all set */
     const float *small_scales; /* int8 */
+    bw_codes small_codes;      /* a copy of the block's; .codes NULL: it has none */
     bw_partition *part;
     bw_gen *gen;
     bw_part_state state;

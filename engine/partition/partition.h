@@ -90,6 +90,10 @@ typedef struct bw_dense_query {
     const bw_search_params *p;
     bw_topk *out;
     bw_search_trace *trace;
+    /* A pass over all partitions of the search that this query takes part in, as number
+     * `asker`: out is right only after bw_codes_settle. NULL: out is right at once. */
+    struct bw_codes_pass *pass;
+    uint32_t asker;
 } bw_dense_query;
 
 /* The k best rows of the partition into each query's list; all of one vector name. Each
@@ -106,10 +110,17 @@ typedef struct bw_small_pass {
     size_t dim, row_bytes;
     struct bw_scan_query *qs; /* query and out are the caller's, `allowed` is set here */
     size_t nq;
+    struct bw_codes_pass *codes; /* of the same queries, in the same order; NULL: none … */
+    size_t codes_rows_min;       /* … and for how many rows it is the cheaper way */
 } bw_small_pass;
 void bw_small_pass_init(bw_small_pass *p, const bw_vector_spec *spec, struct bw_scan_query *qs, size_t nq);
-/* How many rows were looked at; 0: nothing was done, bw_snapshot_search_many has to. */
-size_t bw_snapshot_search_small(const bw_snapshot *s, bw_small_pass *p, uint32_t part);
+/* Partitions that have codes are searched by them, in the pass of the whole search; k: the
+ * largest of the queries', rows: those that the search may look at. */
+void bw_small_pass_codes(bw_small_pass *p, struct bw_codes_pass *codes, size_t k, uint64_t rows);
+/* *rows: how many were looked at; 0: nothing was done, bw_snapshot_search_many has to.
+ * Fails as bw_codes_add does. */
+BW_MUST_USE bw_status bw_snapshot_search_small(const bw_snapshot *s, bw_small_pass *p, uint32_t part,
+                                               size_t *rows);
 /* Asks memory for what the next calls will read: some partitions ahead, then fewer. */
 void bw_snapshot_ahead(const bw_snapshot *s);
 void bw_snapshot_rows_ahead(const bw_snapshot *s, const bw_small_pass *p);

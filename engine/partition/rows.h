@@ -35,7 +35,7 @@ static inline void bw_rwlock_init(pthread_rwlock_t *lock)
 struct bw_build; /* build.h */
 struct bw_home;  /* heal.h */
 
-enum { BW_CODES_ROWS_MIN = 32 }; /* a smaller block is scanned as fast without codes */
+enum { BW_CODES_ROWS_MIN = 8 }; /* a smaller block costs more to look at than to scan */
 
 enum { BW_ROWS_DIGEST = 32 };
 enum { BW_TRIM_ROWS = 4096 }; /* where so many go, memory goes back to the system */

@@ -4,7 +4,8 @@
  * precision, the scan of 4-bit codes (both exact, also of growing blocks), or the graph
  * of a sealed segment that has adopted one. Every block of every partition pushes into
  * the same heap, whose order is total: blocks may come in any order, and what one has
- * found prunes the next. Several queries share one pass; a block is read once for all
+ * found prunes the next. Rows that codes leave wait for those of the other blocks and
+ * partitions (bw_dense_query.pass). Several queries share one pass; a block is read once for all
  * of them that are answered alike, and each gets the bits that it would get alone.
  *
  * Rows with gaps in their numbering (their segment had dead rows when it was sealed) are
@@ -128,7 +129,8 @@ static void choose(const pass *b, ask *a)
                              .dtype = b->rows.dtype,
                              .codes = b->r->b->m->codes != NULL,
                              .on_file = counts_as_on_file(b, a),
-                             .chained = a->q->out->n >= a->q->out->k};
+                             .chained = a->q->out->n >= a->q->out->k,
+                             .whole = a->q->pass ? p->permitted : 0};
     bool may = b->graph && bw_choose_approximate(&whole, &a->recall);
     if (may)
         a->effort = effort_for(b, p, a->recall);
@@ -224,8 +226,41 @@ static bw_status scan_rows(const pass *b, const ask *const *asks, size_t n)
     return BW_OK;
 }
 
+/* The block in the pass that the whole search makes. Who wants to be told of the work
+ * does not leave rows waiting for the next partition's. */
+static bw_status pass_codes(const pass *b, const ask *const *asks, size_t n)
+{
+    bw_codes_pass *p = asks[0]->q->pass;
+    const bw_bitmap *allowed[BW_CODES_QUERIES_MAX] = {NULL};
+    uint64_t before[BW_CODES_QUERIES_MAX];
+    bool told = false;
+    const bool gapless = b->row0 != SLOT_MARK;
+    const bw_codes_block block = {.codes = b->r->b->m->codes,
+                                  .rows = b->rows,
+                                  .ids = b->r->b->m->ids,
+                                  .ord = gapless ? NULL : b->r->b->ord,
+                                  .part = b->part,
+                                  .row0 = gapless ? b->row0 : 0};
+    for (size_t i = 0; i < n; i++) {
+        assert(asks[i]->q->pass == p && asks[i]->q->asker < BW_CODES_QUERIES_MAX);
+        allowed[asks[i]->q->asker] = asks[i]->bits;
+        before[i] = bw_codes_scored(p, asks[i]->q->asker);
+        told = told || asks[i]->q->trace;
+    }
+    bw_status st = bw_codes_add(p, &block, allowed);
+    if (st == BW_OK && told)
+        st = bw_codes_settle(p);
+    for (size_t i = 0; st == BW_OK && i < n; i++)
+        if (asks[i]->q->trace)
+            asks[i]->q->trace->rows_rescored +=
+                bw_codes_scored(p, asks[i]->q->asker) - before[i];
+    return st;
+}
+
 static bw_status scan_codes(const pass *b, const ask *const *asks, size_t n)
 {
+    if (asks[0]->q->pass)
+        return pass_codes(b, asks, n);
     bw_codes_query *qs = bw_arena_alloc(b->ctx, n * sizeof *qs);
     uint64_t *rescored = bw_arena_calloc(b->ctx, n, sizeof *rescored);
     if (!qs || !rescored)
@@ -387,7 +422,8 @@ static bw_status scan_left(bw_ctx *ctx, void *arg, const bw_gpu_ask *a, const bw
                            const bw_bitmap *allowed)
 {
     const gpu_call *g = arg;
-    const bw_dense_query *q = &g->qs[a - g->asks];
+    bw_dense_query own = g->qs[a - g->asks], *q = &own;
+    own.pass = NULL; /* its list is merged with the device's: right at once */
     const pass p = pass_of(ctx, g->s, g->refs[b - a->blocks], q->p->part);
     ask one = {.q = q, .bits = allowed, .n = bw_bitmap_count(allowed)};
     choose(&p, &one);
@@ -468,6 +504,8 @@ static bw_status search_gathered(bw_ctx *ctx, const bw_snapshot *s, const bw_blo
         return st;
     const bw_block_ref whole = {b, b->used, -1};
     st = search_block(ctx, s, &whole, qs, nq);
+    if (st == BW_OK && qs->pass)
+        st = bw_codes_settle(qs->pass); /* before the block goes */
     bw_block_release(b);
     return st;
 }
@@ -506,7 +544,7 @@ bw_status bw_snapshot_search_dense(bw_ctx *ctx, const bw_snapshot *s,
                                    const float *query, const bw_search_params *p,
                                    bw_topk *out, bw_search_trace *trace)
 {
-    const bw_dense_query q = {query, p, out, trace};
+    const bw_dense_query q = {.query = query, .p = p, .out = out, .trace = trace};
     return bw_snapshot_search_many(ctx, s, &q, 1);
 }
 

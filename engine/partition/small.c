@@ -2,18 +2,26 @@
  *
  * A tenant may have ten thousand classes of a few rows each. Reached through snapshot,
  * block, matrix and bitmap each costs a dozen cache misses that wait for one another. So a
- * snapshot's first cache line holds what a search of few rows needs, and marks of its
- * ids; a reader that asks for the line, then for the rows, some partitions ahead, waits
- * for neither. Only snapshots of the reader's view are asked for: prefetching is reading.
+ * snapshot's first two cache lines hold what a search of few rows needs, and marks of its
+ * ids; a reader that asks for the lines, then for codes or rows, some partitions ahead,
+ * waits for neither. Only snapshots of the reader's view are asked for: prefetching is
+ * reading.
  *
- * A snapshot that does not qualify (more rows, an expiry, codes, rows without the vector)
- * is searched as ever; both ways give the same bits. */
+ * Where the planner's table says so, the rows are read by their 4-bit codes, in the pass
+ * over codes of the whole search: few of them are ever rescored.
+ *
+ * A snapshot that does not qualify (more rows, an expiry, rows without the vector) is
+ * searched as ever; both ways give the same bits. */
+#include "../index/choose.h"
+#include "../index/codes.h"
 #include "../kernels/scan.h"
 #include "../kernels/typed.h"
 #include "part.h"
 
 enum { LINE = 64, PREFETCH_LINES = 40 };
-static_assert(offsetof(struct bw_snapshot, part) == LINE, "what a small search reads is one line");
+static_assert(offsetof(struct bw_snapshot, small_codes) == LINE &&
+                  offsetof(struct bw_snapshot, part) <= 2 * LINE,
+              "what a small search reads is two lines");
 
 static void set_marks(bw_snapshot *s)
 {
@@ -38,27 +46,48 @@ void bw_snapshot_set_small(bw_snapshot *s)
         return;
     const bw_block_ref *r = &s->vecs[0].items[0];
     const bw_matrix *m = r->b->m;
-    if (r->n != s->nrows || r->seg >= 0 || !m->data || m->codes)
+    if (r->n != s->nrows || r->seg >= 0 || !m->data)
         return;
     assert(r->b->ord[0] == 0 && r->b->ord[r->n - 1] == r->n - 1);
     s->small_data = m->data;
     s->small_scales = m->scales;
     s->small_ids = m->ids;
     s->small_live = s->live.words[0];
+    s->small_codes = m->codes ? *m->codes : (bw_codes){.codes = NULL};
     s->small_rows = r->n;
 }
 
 void bw_snapshot_ahead(const bw_snapshot *s)
 {
     __builtin_prefetch(s);
+    __builtin_prefetch(&s->small_codes);
+}
+
+static void ask_for(const void *at, size_t bytes)
+{
+    const char *p = at;
+    bytes = bytes < (size_t)PREFETCH_LINES * LINE ? bytes : (size_t)PREFETCH_LINES * LINE;
+    for (size_t i = 0; i < bytes; i += LINE)
+        __builtin_prefetch(p + i);
+}
+
+static bool by_codes(const bw_snapshot *s, const bw_small_pass *p)
+{
+    return p->codes && s->small_codes.codes && s->small_rows >= p->codes_rows_min;
 }
 
 void bw_snapshot_rows_ahead(const bw_snapshot *s, const bw_small_pass *p)
 {
-    size_t bytes = s->small_rows * p->row_bytes;
-    bytes = bytes < (size_t)PREFETCH_LINES * LINE ? bytes : (size_t)PREFETCH_LINES * LINE;
-    for (size_t i = 0; i < bytes; i += LINE)
-        __builtin_prefetch((const char *)s->small_data + i);
+    const size_t n = s->small_rows;
+    const bw_codes *c = &s->small_codes;
+    if (!by_codes(s, p)) {
+        ask_for(s->small_data, n * p->row_bytes);
+        return;
+    }
+    ask_for(c->codes, n * c->stride);
+    ask_for(c->step, n * sizeof *c->step);
+    ask_for(c->norm, n * sizeof *c->norm);
+    ask_for(c->lost, n * sizeof *c->lost);
 }
 
 void bw_small_pass_init(bw_small_pass *p, const bw_vector_spec *spec,
@@ -72,10 +101,48 @@ void bw_small_pass_init(bw_small_pass *p, const bw_vector_spec *spec,
                          .nq = nq};
 }
 
-size_t bw_snapshot_search_small(const bw_snapshot *s, bw_small_pass *p, uint32_t part)
+void bw_small_pass_codes(bw_small_pass *p, bw_codes_pass *codes, size_t k, uint64_t rows)
 {
+    bw_choose_block b = {.k = k,
+                         .dim = (uint32_t)p->dim,
+                         .dtype = p->dtype,
+                         .codes = true,
+                         .whole = rows > 0 ? rows : 1};
+    size_t lo = 1, hi = BW_SMALL_ROWS + 1; /* the table never turns back */
+    while (lo < hi) {
+        b.rows = b.permitted = lo + (hi - lo) / 2;
+        if (bw_choose(&b, NULL) == BW_CHOICE_CODES)
+            hi = b.rows;
+        else
+            lo = b.rows + 1;
+    }
+    p->codes = codes;
+    p->codes_rows_min = lo;
+}
+
+static bw_status small_codes(const bw_snapshot *s, const bw_small_pass *p, uint32_t part,
+                             const bw_bitmap *live)
+{
+    const bw_bitmap *allowed[BW_CODES_QUERIES_MAX];
+    const bw_codes_block b = {.codes = &s->small_codes,
+                              .rows = {.dtype = p->dtype,
+                                       .dim = (uint32_t)p->dim,
+                                       .n = s->small_rows,
+                                       .data = s->small_data,
+                                       .scales = s->small_scales},
+                              .ids = s->small_ids,
+                              .part = part};
+    for (size_t i = 0; i < p->nq; i++)
+        allowed[i] = live;
+    return bw_codes_add(p->codes, &b, allowed);
+}
+
+bw_status bw_snapshot_search_small(const bw_snapshot *s, bw_small_pass *p, uint32_t part,
+                                   size_t *rows)
+{
+    *rows = s->small_rows;
     if (s->small_rows == 0)
-        return 0;
+        return BW_OK;
     const bw_bitmap live = {(uint64_t *)(uintptr_t)&s->small_live, s->small_rows};
     const bw_scan_input in = {.metric = p->metric,
                               .dtype = p->dtype,
@@ -85,13 +152,15 @@ size_t bw_snapshot_search_small(const bw_snapshot *s, bw_small_pass *p, uint32_t
                               .n = s->small_rows,
                               .dim = p->dim,
                               .part = part};
+    if (by_codes(s, p))
+        return small_codes(s, p, part, &live);
     for (size_t i = 0; i < p->nq; i++)
         p->qs[i].allowed = &live;
     if (p->nq == 1)
         bw_scan_rows(bw_kernels_get(), &in, p->qs);
     else
         bw_scan_block(bw_kernels_get(), &in, p->qs, p->nq);
-    return s->small_rows;
+    return BW_OK;
 }
 
 size_t bw_snapshot_may_hold(const bw_snapshot *s, const uint32_t *hashes, size_t n,

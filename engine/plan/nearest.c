@@ -2,6 +2,7 @@
  *
  * One heap of k is chained through all partitions, so the order of results is the total
  * order (key, point id, class id) and does not depend on how rows are spread. */
+#include "../index/codes.h"
 #include "../kernels/kernels.h"
 #include "explain.h"
 #include "plan.h"
@@ -260,9 +261,26 @@ static bw_status count_permitted(bw_plan *p, job *j, uint32_t vec, bool shadowed
     return BW_OK;
 }
 
+/* The pass over codes that goes through all partitions; *out NULL: each partition has its
+ * own (many jobs, whose waiting rows would be too many, or a metric without codes). */
+static bw_status codes_pass(bw_plan *p, job *jobs, size_t n, uint32_t vec, bw_codes_pass **out)
+{
+    const bw_vector_spec *spec = &p->view->info.vectors[vec];
+    bw_codes_query qs[BW_CODES_QUERIES_MAX];
+    *out = NULL;
+    if (n > BW_CODES_QUERIES_MAX || spec->sparse || !bw_codes_metric(spec->metric))
+        return BW_OK;
+    for (size_t i = 0; i < n; i++) {
+        if (jobs[i].leaf->k == 0)
+            return BW_OK;
+        qs[i] = (bw_codes_query){jobs[i].query.values, NULL, &jobs[i].heap};
+    }
+    return bw_codes_begin(p->ctx, spec->metric, spec->dim, qs, n, p->nlive, out);
+}
+
 /* Every job in one partition: those that have rows there share a pass over it. */
 static bw_status search_part(bw_plan *p, job *jobs, size_t n, uint32_t vec, size_t part,
-                             bool shadowed)
+                             bool shadowed, bw_codes_pass *pass)
 {
     const bw_snapshot *s = p->view->parts[part];
     bw_search_trace *traces = bw_arena_calloc(p->ctx, n, sizeof *traces);
@@ -288,7 +306,8 @@ static bw_status search_part(bw_plan *p, job *jobs, size_t n, uint32_t vec, size
                                        .allowed = rows,
                                        .part = (uint32_t)part};
         qs[m] = (bw_dense_query){jobs[i].query.values, &params[m], &jobs[i].heap,
-                                 leaf->scope->trace ? &traces[i] : NULL};
+                                 leaf->scope->trace ? &traces[i] : NULL, pass,
+                                 (uint32_t)i};
         if (jobs[i].query.sparse)
             st = bw_snapshot_search_sparse(p->ctx, s, &jobs[i].query, &params[m],
                                            &jobs[i].heap, &traces[i]);
@@ -313,31 +332,43 @@ static bool see_all(const job *jobs, size_t n, uint32_t vec, bool shadowed)
     return vec == 0 && !shadowed;
 }
 
-static bw_status small_pass(bw_plan *p, job *jobs, size_t n, bw_small_pass *out)
+static bw_status small_pass(bw_plan *p, job *jobs, size_t n, bw_codes_pass *codes,
+                            bw_small_pass *out)
 {
     bw_scan_query *qs = bw_arena_calloc(p->ctx, n, sizeof *qs);
-    size_t m = 0;
+    size_t m = 0, k = 0;
     if (!qs)
         return BW_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        k = jobs[i].leaf->k > k ? jobs[i].leaf->k : k;
     for (size_t i = 0; i < n; i++)
         if (jobs[i].leaf->k > 0)
             qs[m++] = (bw_scan_query){jobs[i].query.values, NULL, &jobs[i].heap};
     bw_small_pass_init(out, &p->view->info.vectors[0], qs, m);
+    if (codes)
+        bw_small_pass_codes(out, codes, k, p->nlive);
     return BW_OK;
 }
 
-/* Whether partition i is one of few rows and done with; asks for what the next ones
- * need. *rows: since the last look at the deadline. */
-static bool search_if_small(const bw_plan *p, size_t i, bw_small_pass *pass, size_t *rows)
+/* *done: partition i is one of few rows and done with. Asks for what the next ones need.
+ * *rows: since the last look at the deadline. */
+static bw_status search_if_small(const bw_plan *p, size_t i, bw_small_pass *pass, size_t *rows,
+                                 bool *done)
 {
     const bw_view *v = p->view;
     if (i + 2 * SMALL_AHEAD < v->nparts)
         bw_snapshot_ahead(v->parts[i + 2 * SMALL_AHEAD]);
     if (i + SMALL_AHEAD < v->nparts)
         bw_snapshot_rows_ahead(v->parts[i + SMALL_AHEAD], pass);
-    size_t did = bw_snapshot_search_small(v->parts[i], pass, (uint32_t)i);
+    size_t did;
+    bw_status st = bw_snapshot_search_small(v->parts[i], pass, (uint32_t)i, &did);
     *rows += did;
-    return did > 0;
+    *done = did > 0;
+    if (st == BW_OK && *rows >= BW_PLAN_CHECK_ROWS) {
+        *rows = 0;
+        st = bw_ctx_check(p->ctx);
+    }
+    return st;
 }
 
 static bw_status search_all(bw_plan *p, job *jobs, size_t n, uint32_t vec,
@@ -351,30 +382,35 @@ static bw_status search_all(bw_plan *p, job *jobs, size_t n, uint32_t vec,
             st = count_permitted(p, &jobs[i], vec, shadowed);
     }
     bw_small_pass small;
+    bw_codes_pass *pass = NULL;
+    if (st == BW_OK)
+        st = codes_pass(p, jobs, n, vec, &pass);
     bool all = st == BW_OK && see_all(jobs, n, vec, shadowed);
     size_t rows = 0;
     if (all)
-        st = small_pass(p, jobs, n, &small);
+        st = small_pass(p, jobs, n, pass, &small);
     for (size_t i = 0; st == BW_OK && i < p->view->nparts; i++) {
-        if (all && search_if_small(p, i, &small, &rows)) {
-            if (rows >= BW_PLAN_CHECK_ROWS) {
-                rows = 0;
-                st = bw_ctx_check(p->ctx);
-            }
+        bool done = false;
+        if (all)
+            st = search_if_small(p, i, &small, &rows, &done);
+        if (st != BW_OK)
+            return st;
+        if (done)
             continue;
-        }
         for (size_t k = 0; st == BW_OK && k < n; k++)
             st = bw_scope_prepare(p, jobs[k].leaf->scope, i);
         if (st != BW_OK)
             return st;
         bw_arena_mark mark = bw_arena_mark_get(p->ctx);
-        st = search_part(p, jobs, n, vec, i, shadowed);
+        st = search_part(p, jobs, n, vec, i, shadowed, pass);
         if (st == BW_OK)
             st = bw_ctx_check(p->ctx);
         if (st != BW_OK)
             return st;
         bw_arena_release(p->ctx, mark);
     }
+    if (st == BW_OK && pass)
+        st = bw_codes_settle(pass);
     if (st == BW_OK && rows > 0)
         st = bw_ctx_check(p->ctx);
     for (size_t i = 0; st == BW_OK && i < n; i++)

@@ -61,6 +61,12 @@ static void test_choose__few_rows_are_scanned_many_walked(void **state)
     assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_SCAN);
     b.chained = true;
     assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_CODES);
+    b.chained = false; /* one of a pass over many blocks: its query has its codes already */
+    b.whole = 20000;
+    for (b.rows = b.permitted = 8; b.rows <= 64; b.rows = ++b.permitted)
+        assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_CODES);
+    b.k = 20000; /* all of them come back */
+    assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_SCAN);
     b = block(300000, 3000); /* one in a hundred */
     assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_CODES);
     b = block(300000, 300000);
@@ -99,6 +105,7 @@ static void test_choose__never_turns_back_as_rows_are_added(void **state)
             for (size_t n = 1; n <= rows; n += 1 + n / 16) {
                 bw_choose_block b = block(rows, n);
                 b.dtype = (bw_dtype)t;
+                b.whole = rows % 16000 == 0 ? 2 * rows : 0; /* of a pass, or alone */
                 bw_choice c = bw_choose(&b, &cost);
                 assert_true(c >= last);
                 assert_true(c == BW_CHOICE_GRAPH || cost >= before);

@@ -303,6 +303,140 @@ static void codes_scan__chains_blocks_and_follows_growing_ones(void **state)
     }
 }
 
+/* ---- passes over blocks: the rows of the fixture, cut ---- */
+
+typedef struct piece { /* rows at … at + n − 1 */
+    fixture *f;
+    size_t at, n;
+    uint64_t words[BW_CODES_QUERIES_MAX][N / 64 + 1];
+    bw_bitmap bits[BW_CODES_QUERIES_MAX];
+    bw_codes codes;
+} piece;
+
+static bw_status piece_fetch(bw_ctx *ctx, void *arg, const uint32_t *which, size_t n, float *out)
+{
+    const piece *c = arg;
+    uint32_t rows[N];
+    for (size_t i = 0; i < n; i++)
+        rows[i] = which[i] + (uint32_t)c->at;
+    return fetch(ctx, c->f, rows, n, out);
+}
+
+static void piece_cut(fixture *f, size_t at, size_t n, piece *c)
+{
+    const bw_codes *all = f->codes;
+    memset(c, 0, sizeof *c);
+    c->f = f;
+    c->at = at;
+    c->n = n;
+    c->codes = *all;
+    c->codes.cap = (uint32_t)n;
+    c->codes.codes += at * all->stride;
+    c->codes.step += at;
+    c->codes.norm += at;
+    c->codes.lost += at;
+    for (size_t q = 0; q < BW_CODES_QUERIES_MAX; q++) {
+        c->bits[q] = (bw_bitmap){c->words[q], n};
+        for (size_t i = 0; i < n; i++)
+            if (bw_bitmap_get(&f->allowed[q], at + i))
+                bw_bitmap_set(&c->bits[q], i);
+    }
+}
+
+static bw_rows piece_rows(fixture *f, piece *c, bool on_file)
+{
+    bw_rows r = {.dtype = f->dtype, .dim = (uint32_t)f->dim, .n = c->n};
+    if (on_file) {
+        r.fetch = piece_fetch;
+        r.arg = c;
+        return r;
+    }
+    r.data = bw_row_at(f->dtype, f->stored, f->dim, c->at);
+    r.scales = f->dtype == BW_DTYPE_I8 ? f->scales + c->at : NULL;
+    return r;
+}
+
+enum { ORD0 = 5000, FLAT = 7 /* every so many pieces one is scanned without codes */ };
+
+static uint32_t label_of(uint32_t part, size_t row)
+{
+    return (uint32_t)(part % 2 ? ORD0 + 3 * row : row);
+}
+
+/* One piece into the pass, and into the wanted lists; FLAT ones into both by the scan. */
+static void piece_add(fixture *f, bw_codes_pass *p, piece *c, uint32_t part,
+                      const bw_codes_query *qs, size_t nq, bw_topk *want)
+{
+    static uint32_t ord[N];
+    const bw_bitmap *allowed[BW_CODES_QUERIES_MAX];
+    for (size_t i = 0; i < c->n; i++)
+        ord[c->at + i] = label_of(1, c->at + i);
+    for (size_t q = 0; q < nq; q++) {
+        bw_topk *both[] = {&want[q], qs[q].out};
+        allowed[q] = rnd_below(&f->r, 4) ? &c->bits[q] : NULL;
+        for (size_t t = 0; t < (part % FLAT ? 1 : 2) && allowed[q]; t++)
+            for (size_t i = 0; i < c->n; i++) {
+                const bw_candidate one = {
+                    bw_metric_key(bw_kernels_get(), f->metric, qs[q].query,
+                                  f->f32 + (c->at + i) * f->dim, f->dim),
+                    part, label_of(part, c->at + i), f->ids[c->at + i]};
+                if (bw_bitmap_get(allowed[q], i))
+                    bw_topk_push(both[t], &one);
+            }
+    }
+    const bw_codes_block b = {.codes = &c->codes,
+                              .rows = piece_rows(f, c, part % 5 == 4),
+                              .ids = f->ids + c->at,
+                              .ord = part % 2 ? ord + c->at : NULL,
+                              .part = part,
+                              .row0 = (uint32_t)c->at};
+    if (part % FLAT)
+        assert_int_equal(bw_codes_add(p, &b, allowed), BW_OK);
+    if (part % 50 == 49)
+        assert_int_equal(bw_codes_settle(p), BW_OK);
+}
+
+/* Blocks of few rows and many, more of them than may wait, in memory and on file, not all
+ * for every query, and other rows pushed in between. */
+static void codes_pass__is_a_scan_of_all_its_blocks(void **state)
+{
+    fixture *f = *state;
+    static bw_candidate got[NQ][K_MAX], want[NQ][K_MAX];
+    static piece pieces[N];
+    static const bw_metric metrics[] = {BW_METRIC_DOT, BW_METRIC_COSINE, BW_METRIC_EUCLID};
+    for (size_t round = 0; round < 24; round++) {
+        const bool f32 = round % 2;
+        data_make(f, metrics[round % 3], 1 + rnd_below(&f->r, DIM_MAX),
+                  f32 ? BW_DTYPE_F32 : BW_DTYPE_I8, f32 && round % 4 == 1);
+        const size_t nq = 1 + rnd_below(&f->r, BW_CODES_QUERIES_MAX);
+        bw_topk out[NQ], w[NQ];
+        bw_codes_query qs[NQ];
+        for (size_t q = 0; q < BW_CODES_QUERIES_MAX; q++)
+            allow(f, &f->allowed[q], (int)rnd_below(&f->r, 10));
+        for (size_t q = 0; q < nq; q++) {
+            const size_t k = 1 + rnd_below(&f->r, round % 5 ? 30 : 600);
+            bw_topk_init(&out[q], got[q], k);
+            bw_topk_init(&w[q], want[q], k);
+            qs[q] = (bw_codes_query){f->queries + q * f->dim, NULL, &out[q]};
+        }
+        bw_codes_pass *p;
+        const bw_arena_mark mark = bw_arena_mark_get(f->ctx);
+        assert_int_equal(bw_codes_begin(f->ctx, f->metric, (uint32_t)f->dim, qs, nq, N, &p),
+                         BW_OK);
+        uint32_t part = 0;
+        for (size_t at = 0, n; at < N; at += n, part++) {
+            n = 1 + rnd_below(&f->r, round % 3 ? 6 : 300);
+            n = n < N - at ? n : N - at;
+            piece_cut(f, at, n, &pieces[part]);
+            piece_add(f, p, &pieces[part], part, qs, nq, w);
+        }
+        assert_int_equal(bw_codes_settle(p), BW_OK);
+        for (size_t q = 0; q < nq; q++)
+            same(&out[q], &w[q]);
+        bw_arena_release(f->ctx, mark);
+    }
+}
+
 /* Every bound is at least what the kernel computes, also for the tight form. */
 static void codes_bound__holds_for_the_computed_key(void **state)
 {
@@ -319,7 +453,7 @@ static void codes_bound__holds_for_the_computed_key(void **state)
         for (size_t q = 0; q < NQ; q++) {
             bw_code4_query test;
             const float *query = f->queries + q * f->dim;
-            if (!bw_codes__query(f->codes, query, &test, planes))
+            if (!bw_codes__query(metric, f->dim, query, &test, planes))
                 continue;
             const bw_code4 *k = bw_code4_get();
             k->sums(planes, f->codes->codes, f->codes->stride, test.span, N, sums);
@@ -360,7 +494,7 @@ static void code4__is_equal_on_every_isa(void **state)
         data_make(f, metric, 1 + rnd_below(&f->r, DIM_MAX), BW_DTYPE_F32, false);
         const bw_codes *c = f->codes;
         bw_code4_query test;
-        if (!bw_codes__query(c, f->queries, &test, planes))
+        if (!bw_codes__query(metric, f->dim, f->queries, &test, planes))
             continue;
         for (size_t i = 0; i < 2 * c->stride && round > 8; i++)
             planes[i] = round % 2 ? 127 : -127; /* the largest sums */
@@ -599,6 +733,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(codes_scan__chains_blocks_and_follows_growing_ones,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(codes_pass__is_a_scan_of_all_its_blocks, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(codes_bound__holds_for_the_computed_key, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(code4__is_equal_on_every_isa, setup, teardown),

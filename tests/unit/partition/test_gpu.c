@@ -18,7 +18,7 @@ static void told(cell *c, bw_snapshot *s, const float *queries, const bw_search_
     bw_dense_query qs[NQ];
     for (size_t i = 0; i < NQ; i++) {
         bw_topk_init(&heaps[i], items[i], K);
-        qs[i] = (bw_dense_query){queries + i * DIM, p, &heaps[i], t};
+        qs[i] = (bw_dense_query){.query = queries + i * DIM, .p = p, .out = &heaps[i], .trace = t};
     }
     OK(bw_snapshot_search_many(c->ctx, s, qs, NQ));
 }
@@ -40,8 +40,8 @@ static void one_round(cell *c, rnd *r, bool device)
             queries[i][d] = (float)rnd_gauss(r);
         bw_topk_init(&a[i], got[i], K);
         bw_topk_init(&b[i], want[i], K);
-        qa[i] = (bw_dense_query){queries[i], &p, &a[i], NULL};
-        qb[i] = (bw_dense_query){queries[i], &p, &b[i], &tb};
+        qa[i] = (bw_dense_query){.query = queries[i], .p = &p, .out = &a[i]};
+        qb[i] = (bw_dense_query){.query = queries[i], .p = &p, .out = &b[i], .trace = &tb};
     }
     OK(bw_snapshot_search_many(c->ctx, s, qa, NQ));
     told(c, s, &queries[0][0], &p, &ta);
