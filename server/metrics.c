@@ -18,7 +18,7 @@ static void gauge(bw_buf *b, const char *name, const char *help, uint64_t value)
         name, help, name, name, (unsigned long long)value);
 }
 
-/* What the engine's figures mean; a figure that is not here says its name alone. Those of
+/* What the engine's figures mean; a figure that is not here has its name alone. Those of
  * bytes are memory of the whole cell unless they say something else. */
 static const struct {
     const char *name, *help;
@@ -56,6 +56,26 @@ static const struct {
     {"row_files_damaged", "Files of vectors found damaged."},
     {"row_files_healed", "Files of vectors written again from the partition's own file."},
     {"row_files_not_healed", "Files of vectors that could not be written again."},
+    {"gpu_devices", "GPUs that serve."},
+    {"gpu_devices_lost", "GPUs that were lost and are not used any more."},
+    {"gpu_queries_queued", "Queries that wait for a GPU."},
+    {"gpu_queries", "Queries that a GPU answered, once for each GPU that took part."},
+    {"gpu_batches", "Batches of queries that GPUs ran."},
+    {"gpu_widened", "Queries repeated with more room for want of a certificate."},
+    {"gpu_fallbacks", "Blocks of queries that the CPU scanned, for any reason."},
+    {"gpu_uploads", "Writes of rows to GPUs."},
+    {"gpu_upload_bytes", "Bytes of rows written to GPUs."},
+    {"gpu_segments", "Blocks of rows that lie on GPUs."},
+    {"gpu_segments_evicted", "Blocks of rows that made room for others."},
+    {"gpu_segments_refused", "Blocks of rows that found no room."},
+    {"gpu_segment_bytes", "Rows on GPUs; not in memory_bytes."},
+    {"gpu_bitset_bytes", "Filters on GPUs; not in memory_bytes."},
+    {"cuvs_builds", "Indexes that cuVS built."},
+    {"cuvs_builds_refused", "Indexes that cuVS had no room or no device for."},
+    {"cuvs_searches", "Searches that cuVS answered."},
+    {"cuvs_batches", "Calls of cuVS that took them."},
+    {"cuvs_fallbacks", "Searches scanned since cuVS failed or found too few."},
+    {"cuvs_device_bytes", "Held on the GPU for cuVS; not in memory_bytes."},
 };
 
 static const char *engine_help_of(const char *name)
@@ -63,6 +83,8 @@ static const char *engine_help_of(const char *name)
     for (size_t i = 0; i < sizeof engine_help / sizeof *engine_help; i++)
         if (strcmp(engine_help[i].name, name) == 0)
             return engine_help[i].help;
+    if (strncmp(name, "gpu_fallbacks_", sizeof "gpu_fallbacks_" - 1) == 0)
+        return "Blocks of queries that the CPU scanned, for this reason.";
     return "Of the engine.";
 }
 
