@@ -212,6 +212,9 @@ static void say_words(const bw_json *facts)
                          kind->str.ptr);
         (void)printf(" %.*s", (int)word.len, word.ptr);
         last = kind->str;
+        const bw_json *next_kind = f->next ? bw_json_get(f->next, "kind") : NULL;
+        if (bw_str_is(last, "regimes") && !(next_kind && bw_str_eq(next_kind->str, last)))
+            (void)fputs("; or none, alone", stdout);
     }
     if (last.len)
         (void)putchar('\n');

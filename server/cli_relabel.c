@@ -146,7 +146,12 @@ static void print_class(bw_ctx *ctx, const bw_json *c)
         const bw_json *action = bw_json_get(e, "action"),
                       *decision = bw_json_get(e, "decision"),
                       *policies = bw_json_get(e, "policies");
-        if (action && decision && policies)
+        if (action && decision && policies && bw_json_is_array(policies) && !policies->child)
+            (void)printf("  %.*s: %.*s by no policy that can be named: none permits it, or the "
+                         "labels are another tenant's\n",
+                         (int)action->str.len, action->str.ptr, (int)decision->str.len,
+                         decision->str.ptr);
+        else if (action && decision && policies)
             (void)printf("  %.*s: %.*s by %.*s\n", (int)action->str.len,
                          action->str.ptr, (int)decision->str.len, decision->str.ptr,
                          (int)(policies->raw.len < 400 ? policies->raw.len : 400),

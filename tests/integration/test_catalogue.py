@@ -56,6 +56,7 @@ def test_show__lists_the_words_of_labels_by_kind(tmp_path):
     own = write(tmp_path / "o.json", {"schema": "bailiwick.catalogue/2", "vocabulary": {"hw": [{"word": "cooled", **SD}]}})
     assert "\nhw: gpu tee\n" in run("show").stdout and "\nhw: cooled gpu tee\n" in run("show", "--overlay", own).stdout
     assert "hw:" not in run("show", "US").stdout
+    assert " uk-gdpr; or none, alone\nsafeguards: " in run("show").stdout
 
 
 def test_show__guesses_a_misspelt_name():

@@ -413,6 +413,9 @@ def test_the_command_relabels_and_shows_first(house, shelf):
     r = house.command("relabel", "--collection", "docs", "--source", "box/a.txt", "--raise", "sensitivity=4")
     assert r.returncode == 0 and "1 moved" in r.stdout, r
     assert house.ingest("docs", "box/a.txt", "text", labels=dict(LOW, sensitivity=4))["unchanged"]
+    r = house.command("relabel", "--collection", "docs", "--source", "box/a.txt", "--dry-run", "--label", "tenant=hosp",
+                      "--label", "regimes=none", "--label", "residency=EU", "--label", "sensitivity=1", "--label", "purposes=audit")
+    assert r.returncode == 3 and "  Store: deny by no policy that can be named: none permits it, or " in r.stdout, r
     assert house.command("relabel", "--collection", shelf, "--points", "1").returncode == 2
     assert house.command("relabel", "--collection", "nowhere", "--points", "1", "--raise", "sensitivity=4").returncode == 1
 
