@@ -15,7 +15,11 @@
 #include "filter.h"
 #include <stdlib.h>
 
-enum { WORDS_MAX = 4096 }; /* of one text condition, repeated ones too */
+enum {
+    WORDS_MAX = 4096,     /* of one text condition, repeated ones too */
+    CONDITION_BYTES = 64, /* of reading, that a condition costs at least */
+    CHECK_BYTES = 1 << 18 /* read between two looks at the time */
+};
 
 /* ---- making ready ---- */
 
@@ -515,9 +519,22 @@ static bool test_has_vector(const bw_cnode *n, const bw_subject *s)
     return false;
 }
 
+/* Each condition reads the payload anew, and a filter may have thousands of them. */
+static bool in_time(bw_matcher *m, size_t bytes)
+{
+    m->read += bytes + CONDITION_BYTES;
+    if (m->read > CHECK_BYTES) {
+        m->read = 0;
+        m->late = m->late || bw_ctx_check(m->ctx) != BW_OK;
+    }
+    return !m->late;
+}
+
 static bool test_payload(bw_matcher *m, const bw_cnode *n, const bw_subject *s)
 {
     visit v = {m, n, s, 0, false};
+    if (!in_time(m, s->object.len))
+        return false;
     if (s->object.len > 0)
         bw_path_each(&n->path, s->object, visit_value, &v);
     switch (n->cond->kind) {
@@ -575,4 +592,11 @@ bool bw_matcher_test(bw_matcher *m, const bw_subject *s)
     bool hit = test_clause(m, m->root, s);
     m->failed = m->failed || m->scratch.failed;
     return hit;
+}
+
+bw_status bw_matcher_status(const bw_matcher *m)
+{
+    if (m->failed)
+        return bw_fail_nomem(m->ctx);
+    return m->late ? BW_ETIMEOUT : BW_OK; /* bw_ctx_check has said so */
 }

@@ -46,6 +46,8 @@ struct bw_matcher {
     uint64_t *seen; /* MATCH_TEXT: which words were met */
     bool ask_all;   /* no node counts as settled: rows of many partitions come mixed */
     bool failed;    /* memory ran out while matching */
+    bool late;      /* the time was over; what is tested from then on says nothing */
+    uint64_t read;  /* bytes of payload since the time was looked at */
 };
 
 /* All of the filters must hold (NULL entries: no constraint). info may be NULL (then
@@ -56,6 +58,9 @@ BW_MUST_USE bw_status bw_matcher_init(bw_ctx *ctx, bw_matcher *m,
                                       const bw_collection_info *info);
 void bw_matcher_clear(bw_matcher *m);
 bool bw_matcher_test(bw_matcher *m, const bw_subject *subject);
+/* Whether what was tested so far holds: BW_ENOMEM, BW_ETIMEOUT if not. Looks at the time by
+ * itself, by the bytes that the conditions read. */
+BW_MUST_USE bw_status bw_matcher_status(const bw_matcher *m);
 /* One condition alone (not settled ones): used where an index narrowed the rest. */
 bool bw_matcher_test_node(bw_matcher *m, const bw_cnode *node,
                           const bw_subject *subject);

@@ -191,8 +191,8 @@ bw_status bw_walk_ids(bw_plan *p, bw_scope *scope, const bw_point_id *from, size
         if (st == BW_OK && ++steps % BW_PLAN_CHECK_ROWS == 0)
             st = bw_ctx_check(p->ctx);
     }
-    if (st == BW_OK && scope->matcher.failed)
-        st = bw_fail_nomem(p->ctx);
+    if (st == BW_OK)
+        st = bw_matcher_status(&scope->matcher);
     if (scope->trace)
         bw_explain_walk(scope->trace, p->view->nparts, w.read, steps);
     return st;

@@ -10,8 +10,7 @@
 #include "../partition/payload_index.h"
 #include "select_private.h"
 
-/* Between two looks at the deadline: rows, and bytes of payload. */
-enum { CHECK_ROWS = 1024, CHECK_BYTES = 1 << 22 };
+enum { CHECK_ROWS = 1024 }; /* between two looks at the time, whatever they hold */
 
 typedef struct narrow {
     bw_ctx *ctx;
@@ -166,7 +165,7 @@ static bw_status narrow_clause(narrow *w, bw_clause *c, bw_bitmap *cand, bool sp
 static bw_status read_rows(bw_matcher *m, const bw_snapshot *s, bw_bitmap *cand,
                            uint64_t *read)
 {
-    size_t rows = 0, bytes = 0;
+    size_t rows = 0;
     for (size_t i = bw_bitmap_next(cand, 0); i < cand->nbits;
          i = bw_bitmap_next(cand, i + 1)) {
         bw_row row;
@@ -174,14 +173,10 @@ static bw_status read_rows(bw_matcher *m, const bw_snapshot *s, bw_bitmap *cand,
         bw_subject subject = {&row.id, row.payload, s, (uint32_t)i, NULL, 0};
         if (!bw_matcher_test(m, &subject))
             bw_bitmap_unset(cand, i);
-        if (m->failed)
-            return bw_fail_nomem(m->ctx);
         ++*read;
-        bytes += row.payload.len;
-        if (++rows < CHECK_ROWS && bytes < CHECK_BYTES)
-            continue;
-        rows = bytes = 0;
-        bw_status st = bw_ctx_check(m->ctx);
+        bw_status st = bw_matcher_status(m);
+        if (st == BW_OK && ++rows % CHECK_ROWS == 0)
+            st = bw_ctx_check(m->ctx);
         if (st != BW_OK)
             return st;
     }
@@ -241,8 +236,7 @@ bw_status bw_filter_matches(bw_ctx *ctx, const bw_filter *filter, const bw_point
     bw_status st = bw_matcher_init(ctx, &m, &filter, 1, NULL);
     if (st == BW_OK) {
         *out = bw_matcher_test(&m, &subject);
-        if (m.failed)
-            st = bw_fail_nomem(ctx);
+        st = bw_matcher_status(&m);
         bw_arena_release(ctx, mark);
     }
     bw_matcher_clear(&m);

@@ -113,11 +113,43 @@ static void test_select__looks_at_the_time_at_every_condition(void **state)
     cell_clear(c);
 }
 
+/* One row, one filter: what its conditions read together is much. */
+static void test_matches__many_conditions_over_a_long_payload_look_at_the_time(void **state)
+{
+    (void)state;
+    enum { CONDITIONS = 400, TEXT = 4000 };
+    static char payload[TEXT + 16];
+    static bw_condition conds[CONDITIONS];
+    bw_ctx *ctx = bw_ctx_new(0);
+    bw_point_id id = {0};
+    bool out;
+    assert_non_null(ctx);
+    memset(payload, 'x', sizeof payload);
+    memcpy(payload, "{\"v\":\"", 6);
+    memcpy(payload + sizeof payload - 2, "\"}", 2);
+    for (size_t i = 0; i < CONDITIONS; i++)
+        conds[i] = (bw_condition){.kind = BW_COND_MATCH_TEXT,
+                                  .key = BW_STR("v"),
+                                  .text = BW_STR("other")};
+    bw_filter filter = {.must_not = conds, .nmust_not = CONDITIONS};
+    assert_int_equal(bw_filter_matches(ctx, &filter, &id,
+                                       (bw_str){payload, sizeof payload}, NULL, 0, &out),
+                     BW_OK);
+    assert_true(out);
+    bw_ctx_set_deadline(ctx, 1);
+    assert_int_equal(bw_filter_matches(ctx, &filter, &id,
+                                       (bw_str){payload, sizeof payload}, NULL, 0, &out),
+                     BW_ETIMEOUT);
+    bw_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_snapshot_by_id__stays_sorted_through_writes),
         cmocka_unit_test(test_select__looks_at_the_time_at_every_condition),
+        cmocka_unit_test(
+            test_matches__many_conditions_over_a_long_payload_look_at_the_time),
     };
     return cmocka_run_group_tests_name("snapshot", tests, NULL, NULL);
 }
