@@ -65,6 +65,10 @@ static void test_choose__few_rows_are_scanned_many_walked(void **state)
     b.whole = 20000;
     for (b.rows = b.permitted = 8; b.rows <= 64; b.rows = ++b.permitted)
         assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_CODES);
+    b.whole = b.rows = b.permitted = 200; /* few in all: more is lost in waiting than won */
+    assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_SCAN);
+    b.whole = b.rows = b.permitted = 2000;
+    assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_CODES);
     b.k = 20000; /* all of them come back */
     assert_int_equal(bw_choose(&b, NULL), BW_CHOICE_SCAN);
     b = block(300000, 3000); /* one in a hundred */
