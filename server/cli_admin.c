@@ -162,12 +162,21 @@ static bw_status init_admin(bw_ctx *ctx, const char *dir, const bw_config *c,
     return s;
 }
 
+/* A folder that a failed init made goes again, unless something stands in it by now. */
+static void init_undo(bw_ctx *ctx, const char *dir)
+{
+    const char *path = bw_path_join(ctx, dir, "lock");
+    if (path && unlink(path) == 0)
+        (void)rmdir(dir);
+}
+
 static bw_status init_run(bw_ctx *ctx, init_options *o)
 {
     bw_config c;
     int lock = -1, out = -1;
     const char *dir = o->set.data;
     const char *marker = bw_path_join(ctx, dir, "cell.json");
+    const bool made = !bw_file_exists(dir);
     bw_status s = marker ? bw_dir_make(ctx, dir) : bw_fail_nomem(ctx);
     if (s == BW_OK && bw_file_exists(marker))
         return bw_fail(ctx, BW_EEXISTS, "%s is a data folder already", dir);
@@ -191,6 +200,8 @@ static bw_status init_run(bw_ctx *ctx, init_options *o)
         s = bw_folder_mark(ctx, dir,
                            false); /* last: a half-made folder is no data folder */
     out_drop(o->key_file, out);
+    if (s != BW_OK && made && lock >= 0)
+        init_undo(ctx, dir);
     if (lock >= 0)
         (void)close(lock);
     return s;

@@ -41,7 +41,7 @@ def options():
     p.add_argument("--clock", choices=("wall", "cpu"), default="wall",
                    help="what ratios are taken of; cpu on a machine that is shared")
     p.add_argument("--only", default="", help="contenders whose names contain one of these, comma-separated")
-    p.add_argument("--quick", action="store_true")
+    p.add_argument("--quick", action="store_true", help="sizes for a look whether all runs")
     p.add_argument("--build", help="build folder (default build/release, or BW_BUILD)")
     p.add_argument("--out", default=os.path.join(SOURCE, "build", "bench"), help="folder for the drawings")
     p.add_argument("--write", action="store_true", help="append to RESULTS.md, drawings into plots/")

@@ -63,6 +63,7 @@ def test_cli__says_what_is_missing_or_wrong(tmp_path):
     assert r.returncode == 1 and "no cell is running there" in r.stderr
     r = run("init", "--data", tmp_path / "x", "--set", "cell.country=QQ", "--set", "cell.operator=me")
     assert r.returncode == 1 and "cell.country" in r.stderr and not r.stdout
+    assert not (tmp_path / "x").exists()  # the folder that it made goes again
 
 
 def test_key__none_is_made_that_cannot_be_handed_over(tmp_path):
