@@ -7,19 +7,15 @@
  *    also a float, an object or an array inside the array;
  *  - range takes integers and floats by exact value; date ranges take strings only;
  *  - values_count counts null and nothing as 0, a scalar as 1;
- *  - is_empty: no value, or all are null or []; is_null: some value is null or holds
- * one;
+ *  - is_empty: no value, or all are null or []; is_null: some value is null or holds one;
  *  - nested: some element of the array is an object that meets the whole filter.
  *
  * Recursion follows the filter's own nesting, capped by BW_FILTER_DEPTH_MAX. */
 #include "filter.h"
 #include <stdlib.h>
 
-enum {
-    WORDS_MAX = 4096,     /* of one text condition, repeated ones too */
-    CONDITION_BYTES = 64, /* of reading, that a condition costs at least */
-    CHECK_BYTES = 1 << 18 /* read between two looks at the time */
-};
+enum { WORDS_MAX = 4096 }; /* of one text condition, repeated ones too */
+enum { CONDITION_BYTES = 64, CHECK_BYTES = 1 << 18 }; /* one's least; between two looks */
 
 /* ---- making ready ---- */
 
