@@ -23,6 +23,10 @@
 #define BW_GPU_FOLDER_INSTALLED "/usr/lib/bailiwick"
 #endif
 
+#ifndef BW_GPU_FOLDER_BELOW
+#define BW_GPU_FOLDER_BELOW "lib/bailiwick"
+#endif
+
 static_assert((int)BW_GPU_F32 == (int)BW_DTYPE_F32 && (int)BW_GPU_F16 == (int)BW_DTYPE_F16 &&
                   (int)BW_GPU_BF16 == (int)BW_DTYPE_BF16 && (int)BW_GPU_I8 == (int)BW_DTYPE_I8,
               "the module's precisions are the engine's");
@@ -157,6 +161,19 @@ static bool binary_folder(char out[PATH_BYTES_MAX])
     return true;
 }
 
+/* PREFIX/bin in folder becomes PREFIX's library folder, for a tree installed elsewhere than
+ * it was configured for. False, and no change: the binary stands in no folder `bin`. */
+static bool library_folder(char folder[PATH_BYTES_MAX])
+{
+    static const char bin[] = "/bin", below[] = "/" BW_GPU_FOLDER_BELOW;
+    const size_t n = strlen(folder), nbin = sizeof bin - 1;
+    if (n < nbin || strcmp(folder + n - nbin, bin) != 0 ||
+        n - nbin + sizeof below > PATH_BYTES_MAX)
+        return false;
+    memcpy(folder + n - nbin, below, sizeof below);
+    return true;
+}
+
 static pthread_mutex_t once_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool once_done;                  /* once_lock guards what follows */
 static const bw_gpu_module *once_table; /* found */
@@ -168,9 +185,12 @@ static void find(void)
 {
     char folder[PATH_BYTES_MAX];
     once_reason = BW_GPU_NO_MODULE;
-    if (binary_folder(folder))
+    const bool known = binary_folder(folder);
+    if (known)
         once_table = bw_gpu_load_from(folder, &once_reason, once_text);
-    /* A module beside the binary that is refused is a fault to be told, not passed over. */
+    /* A module that is refused is a fault to be told, not passed over. */
+    if (known && !once_table && once_reason == BW_GPU_NO_MODULE && library_folder(folder))
+        once_table = bw_gpu_load_from(folder, &once_reason, once_text);
     if (!once_table && once_reason == BW_GPU_NO_MODULE)
         once_table = bw_gpu_load_from(BW_GPU_FOLDER_INSTALLED, &once_reason, once_text);
     once_done = true;

@@ -1,6 +1,7 @@
 /* Finding and opening the GPU module. Only from a folder that the build or the operator's
- * installation names (beside the binary, then the installed library folder), never from a
- * path that came with a request; a file or folder that others may write is refused.
+ * installation names (beside the binary, then the library folder of its prefix, then the
+ * configured one), never from a path that came with a request; a file or folder that
+ * others may write is refused.
  * Loaded once a process and never unloaded. Thread-safe. */
 #ifndef BW_GPU_LOAD_H
 #define BW_GPU_LOAD_H

@@ -3,6 +3,7 @@ that cannot be written."""
 import json
 import os
 import resource
+import shutil
 import signal
 import socket
 import ssl
@@ -541,3 +542,14 @@ def test_facts__faulty_entities_are_named(tmp_path):
         assert r.returncode == 1 and says in r.stderr, r.stderr
         r = run("doctor", "--data", data)
         assert r.returncode == 1 and says.split(": ", 1)[-1] in r.stdout, r.stdout
+
+
+def test_doctor__finds_the_gpu_module_of_a_tree_installed_elsewhere(tmp_path):
+    """What stands in the prefix's library folder is looked at: here it is no library, and that is told."""
+    (tmp_path / "bin").mkdir()
+    binary = shutil.copy(BINARY, tmp_path / "bin" / "bailiwick")
+    for lib in ("lib", "lib64", "lib/x86_64-linux-gnu"):
+        (tmp_path / lib / "bailiwick").mkdir(parents=True)
+        (tmp_path / lib / "bailiwick" / "bailiwick_cuda.so").write_text("no library")
+    r = subprocess.run([binary, "doctor", "--data", tmp_path / "none"], stdout=subprocess.PIPE, text=True)
+    assert "FAIL  the GPU module may be loaded: " in r.stdout and "it does not load here" in r.stdout, r
