@@ -15,6 +15,7 @@ bw_graph *bw_graph__new(const bw_index_params *params, size_t n)
     g->n = n;
     for (size_t i = 0; i < BW_GRAPH_SLOTS; i++)
         atomic_init(&g->slots[i], NULL);
+    atomic_init(&g->scratch_bytes, 0);
     return g;
 }
 
@@ -42,8 +43,7 @@ void bw_graph__free(bw_index *ix)
     bw_graph *g = (bw_graph *)ix;
     if (!g)
         return;
-    for (size_t i = 0; i < BW_GRAPH_SLOTS; i++)
-        bw_graph__scratch_free(atomic_load_explicit(&g->slots[i], memory_order_acquire));
+    bw_graph__scratch_clear(g);
     bw_rotate_free(g->rotate);
     bw_free(g->mean);
     bw_free(g->first);
@@ -56,7 +56,8 @@ void bw_graph__free(bw_index *ix)
 static size_t graph_bytes(const bw_index *ix)
 {
     const bw_graph *g = (const bw_graph *)ix;
-    size_t bytes = sizeof *g;
+    size_t bytes =
+        sizeof *g + atomic_load_explicit(&g->scratch_bytes, memory_order_relaxed);
     if (g->nodes == 0)
         return bytes;
     bytes += (size_t)g->nodes * g->row.stride + g->wide.stride;

@@ -12,7 +12,7 @@
  * entry row, a build in rounds on a frozen graph: the same bytes with any number of
  * threads and on every ISA.
  *
- * Constant after build or load, but for the scratch slots, which are atomic. */
+ * Constant after build or load, but for the scratch slots and their bytes, which are atomic. */
 #ifndef BW_INDEX_GRAPH_H
 #define BW_INDEX_GRAPH_H
 #include "kinds.h"
@@ -62,6 +62,7 @@ typedef struct bw_graph {
     bw_graph_rung rungs[BW_GRAPH_RUNGS];
     /* scratches not in use */
     _Atomic(bw_graph_scratch *) slots[BW_GRAPH_SLOTS];
+    atomic_size_t scratch_bytes; /* of searches: in the slots, or at work */
 } bw_graph;
 
 static inline const uint8_t *bw_graph_row(const bw_graph *g, uint32_t node)
@@ -92,7 +93,7 @@ BW_MUST_USE bw_status bw_graph__save(bw_ctx *ctx, const bw_index *ix, bw_buf *ou
 BW_MUST_USE bw_status bw_graph__load(bw_ctx *ctx, const bw_index_params *params,
                                      const void *bytes, size_t n, bw_index **out);
 
-/* ---- graph_search.c ---- */
+/* ---- graph_scratch.c ---- */
 struct bw_graph_scratch {
     size_t bytes;
     size_t ef_cap, seen_cap;
@@ -107,7 +108,16 @@ struct bw_graph_scratch {
 bw_graph_scratch *bw_graph__scratch_new(const bw_graph *g, size_t ef_cap,
                                         size_t seen_cap); /* NULL: no memory */
 void bw_graph__scratch_free(bw_graph_scratch *s);
+/* The beam that a search of ef may widen to. The scratch may have room for more, left
+ * by another search, which must not show. */
+size_t bw_graph__beam_most(size_t ef);
+/* One for a search of ef: a kept one, or new and from then on in g's bytes. Whoever took
+ * it gives it back, to be kept. NULL: no memory. */
+bw_graph_scratch *bw_graph__scratch_take(bw_graph *g, size_t ef);
+void bw_graph__scratch_give(bw_graph *g, bw_graph_scratch *s);
+void bw_graph__scratch_clear(bw_graph *g); /* frees what is kept */
 
+/* ---- graph_search.c ---- */
 typedef struct bw_graph_walk {
     size_t ef, want;      /* beam; how many of the best to keep, at most ef */
     size_t hops_max;      /* 0: as many as it takes */

@@ -34,88 +34,6 @@ enum {
     ENTERED_MAX = 8 /* of the entry row, the nearest */
 };
 
-/* ---- scratch ---- */
-
-static size_t up64(size_t n)
-{
-    return (n + 63) & ~(size_t)63;
-}
-
-bw_graph_scratch *bw_graph__scratch_new(const bw_graph *g, size_t ef_cap,
-                                        size_t seen_cap)
-{
-    const size_t dim = g->row.dim;
-    const size_t parts[] = {up64(sizeof(bw_graph_scratch)),
-                            up64(bw_rabitq_query_bytes((uint32_t)dim)),
-                            up64(dim * sizeof(float)),
-                            up64(g->params.dim * sizeof(float)),
-                            up64(BW_FASTSCAN_LANES * sizeof(float)),
-                            up64(bw_bitmap_words(g->nodes) * sizeof(uint64_t)),
-                            up64(bw_graph_beam_room(ef_cap) * sizeof(uint64_t)),
-                            up64((ef_cap + 1) * sizeof(bw_graph_link)),
-                            up64(seen_cap * sizeof(bw_graph_link))};
-    size_t at[sizeof parts / sizeof *parts], bytes = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        at[i] = bytes;
-        bytes += parts[i];
-    }
-    char *mem = bw_alloc_vectors(bytes);
-    if (!mem)
-        return NULL;
-    bw_graph_scratch *s = (void *)mem;
-    s->bytes = bytes;
-    s->ef_cap = ef_cap;
-    s->seen_cap = seen_cap;
-    bw_rabitq_query_lay(&s->query, (uint32_t)dim, mem + at[1]);
-    s->rotated = (void *)(mem + at[2]);
-    s->plain = (void *)(mem + at[3]);
-    s->estimates = (void *)(mem + at[4]);
-    s->visited = (void *)(mem + at[5]);
-    s->beam = (void *)(mem + at[6]);
-    s->best = (void *)(mem + at[7]);
-    s->seen = (void *)(mem + at[8]);
-    return s;
-}
-
-void bw_graph__scratch_free(bw_graph_scratch *s)
-{
-    bw_free_vectors(s);
-}
-
-/* The beam that a search of ef may widen to. The scratch may have room for more, left
- * by another search, which must not show. */
-static size_t ef_most(size_t ef)
-{
-    size_t most = 512;
-    while (most < ef)
-        most *= 2;
-    return most;
-}
-
-/* A slot is taken by an exchange, so no two threads ever hold the same scratch. */
-static bw_graph_scratch *scratch_take(bw_graph *g, size_t ef)
-{
-    for (size_t i = 0; i < BW_GRAPH_SLOTS; i++) {
-        bw_graph_scratch *s =
-            atomic_exchange_explicit(&g->slots[i], NULL, memory_order_acquire);
-        if (s && s->ef_cap >= ef_most(ef))
-            return s;
-        bw_graph__scratch_free(s);
-    }
-    return bw_graph__scratch_new(g, ef_most(ef), g->nodes);
-}
-
-static void scratch_give(bw_graph *g, bw_graph_scratch *s)
-{
-    for (size_t i = 0; i < BW_GRAPH_SLOTS; i++) {
-        bw_graph_scratch *none = NULL;
-        if (atomic_compare_exchange_strong_explicit(
-                &g->slots[i], &none, s, memory_order_release, memory_order_relaxed))
-            return;
-    }
-    bw_graph__scratch_free(s);
-}
-
 /* All of a row, or what its own distance takes. */
 static inline void prefetch_row(const bw_graph *g, uint32_t node, bool whole)
 {
@@ -543,7 +461,7 @@ static bw_status walk_and_score(bw_ctx *ctx, const bw_graph *g, bw_graph_scratch
     bw_graph__walk(g, scratch, &w);
     size_t hops = w.nseen;
     /* A beam full of few nodes, several times each, ends early: once more with more. */
-    const size_t most = ef_most(w.ef);
+    const size_t most = bw_graph__beam_most(w.ef);
     while (w.nbest < k && !w.spent && !w.late && 2 * w.ef <= most) {
         w.ef *= 2;
         w.slack = w.narrow = INFINITY;
@@ -598,14 +516,14 @@ bw_status bw_graph__search(bw_ctx *ctx, const bw_index *ix, const bw_index_searc
         return bw_index__scan(ctx, g->params.metric, g->n, g->params.dim, s, out);
     const double wide = (double)ef * sqrt(forbid * sqrt(sqrt(forbid)));
     ef = wide < BW_GRAPH_EF_MAX ? (size_t)wide : BW_GRAPH_EF_MAX;
-    bw_graph_scratch *scratch = scratch_take(g, beam_of(ef, s->k));
+    bw_graph_scratch *scratch = bw_graph__scratch_take(g, beam_of(ef, s->k));
     if (!scratch)
         return bw_fail_nomem(ctx);
     bool done = false;
     const bw_arena_mark mark = bw_arena_mark_get(ctx);
     const bw_status st = walk_and_score(ctx, g, scratch, s, allowed, ef, &done, out);
     bw_arena_release(ctx, mark);
-    scratch_give(g, scratch);
+    bw_graph__scratch_give(g, scratch);
     if (st != BW_OK || done)
         return st;
     return bw_index__scan(ctx, g->params.metric, g->n, g->params.dim, s, out);

@@ -289,6 +289,7 @@ bw_status bw_graph__tune(bw_ctx *ctx, bw_graph *g, const bw_rows *rows)
     }
     if (st == BW_OK)
         st = rungs_measure(ctx, &t, params);
+    bw_graph__scratch_clear(g);
     for (uint32_t i = 0; i < threads; i++)
         bw_ctx_free(contexts[i]);
     bw_free_vectors(t.queries);

@@ -439,6 +439,27 @@ static void test_graph__loads_what_it_saved(void **state)
     }
 }
 
+/* What a search leaves for the next one is memory too: a link for each node, and once
+ * only however many searches follow. */
+static void test_graph__bytes_count_what_searches_keep(void **state)
+{
+    fixture *f = *state;
+    bw_index *ix = build(f, params(BW_METRIC_COSINE, DIM), f->rows, N);
+    const size_t before = ix->ops->bytes(ix);
+    bw_candidate got[K];
+    allow(f, N, 1);
+    assert_int_equal(search(f, ix, f->rows, DIM, f->rows, K, 40, got), K);
+    const size_t kept = ix->ops->bytes(ix);
+    assert_true(kept >= before + N * 8);
+    for (size_t q = 1; q < 5; q++)
+        assert_int_equal(search(f, ix, f->rows, DIM, f->rows + q * DIM, K, 40, got), K);
+    assert_int_equal(ix->ops->bytes(ix), kept);
+    assert_int_equal(search(f, ix, f->rows, DIM, f->rows, K, 200, got), K);
+    assert_true(ix->ops->bytes(ix) >= kept); /* a larger one took its place */
+    assert_true(ix->ops->bytes(ix) < before + 2 * (kept - before));
+    ix->ops->free(ix);
+}
+
 /* Bytes under a MAC of the caller's; yet nothing that leads astray gets in. */
 static void test_graph__damaged_bytes_are_refused_or_harmless(void **state)
 {
@@ -607,6 +628,7 @@ int main(void)
         cmocka_unit_test(test_graph__answers_do_not_depend_on_searches_before),
         cmocka_unit_test(test_graph__same_bytes_for_any_threads),
         cmocka_unit_test(test_graph__loads_what_it_saved),
+        cmocka_unit_test(test_graph__bytes_count_what_searches_keep),
         cmocka_unit_test(test_graph__damaged_bytes_are_refused_or_harmless),
         cmocka_unit_test(test_graph__unfit_rows_are_scanned),
         cmocka_unit_test(test_graph__stops_when_told),
