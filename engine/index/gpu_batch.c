@@ -3,9 +3,9 @@
  * Queries of one shape and about one k go together, whoever asked them. The work list is
  * made from their needs, sorted by segment: a segment's item names only the queries whose
  * own list holds it, each with its own rows. What the device brings is believed only
- * after it was looked at: a hit must be a row that this query may read, and a list with a
- * certificate must be as long as the permitted rows allow. Else the device is not used
- * any more (gpu_worker.c) and the CPU answers.
+ * after it was looked at: a hit must be a row that this query may read, named once, and a
+ * list with a certificate must be as long as the permitted rows allow. Else the device is
+ * not used any more (gpu_worker.c) and the CPU answers.
  *
  * No certificate: the query is asked again, alone with its like, with the room that the
  * device said it wants; at most ATTEMPTS_MAX times, then the CPU.
@@ -343,6 +343,35 @@ static const gpu_need *need_of(const gpu_request *r, const gpu_segment *s, uint3
     return lo < r->nneeds && r->needs[lo].segment == s ? &r->needs[lo] : NULL;
 }
 
+/* Whether no row is named twice. seen: a power of two of places above n, all 0. */
+static bool all_differ(const bw_gpu_hit *hits, uint32_t n, uint64_t *seen, size_t places)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t key = ((uint64_t)hits[i].item << 32 | hits[i].row) + 1;
+        size_t at = (size_t)(key * 0x9e3779b97f4a7c15 >> 32) & (places - 1);
+        while (seen[at] != 0 && seen[at] != key)
+            at = (at + 1) & (places - 1);
+        if (seen[at] == key)
+            return false;
+        seen[at] = key;
+    }
+    return true;
+}
+
+/* Each of the request's hits once; a row twice would stand in another's place. */
+static bw_gpu_why look_for_twins(const gpu_request *r)
+{
+    size_t places = 16;
+    while (places < 2 * (size_t)r->nhits)
+        places *= 2;
+    uint64_t *seen = bw_calloc(places, sizeof *seen);
+    if (!seen)
+        return BW_GPU_WHY_NOMEM;
+    const bool right = all_differ(r->hits, r->nhits, seen, places);
+    bw_free(seen);
+    return right ? BW_GPU_WHY_NONE : BW_GPU_WHY_WRONG;
+}
+
 /* Copies one query's hits, each looked at. False: this cannot be an answer. */
 static bool take_hits(const gpu_batch *f, gpu_request *r, const bw_gpu_hit *hits, uint32_t n)
 {
@@ -372,7 +401,7 @@ static bw_gpu_why take_covered(const gpu_batch *f, gpu_request *r, const bw_gpu_
     r->hits = bw_alloc(a->n * sizeof *r->hits);
     if (!r->hits)
         return BW_GPU_WHY_NOMEM;
-    return take_hits(f, r, hits, a->n) ? BW_GPU_WHY_NONE : BW_GPU_WHY_WRONG;
+    return take_hits(f, r, hits, a->n) ? look_for_twins(r) : BW_GPU_WHY_WRONG;
 }
 
 static uint32_t wider(uint32_t now, uint32_t wanted, uint32_t most)

@@ -806,6 +806,10 @@ static void spoil(bw_gpu_ticket *t, uint32_t q)
         h->item = t->batch.nitems;
     if (which == GPU_DOUBLE_NAN)
         h->key = bw_cuda_absent();
+    if (which == GPU_DOUBLE_TWIN && a->n > 1)
+        h[1] = h[0];
+    else if (which == GPU_DOUBLE_TWIN)
+        lie = which; /* not with this one */
     if (which == GPU_DOUBLE_SHORT)
         a->n = a->n > t->batch.k ? t->batch.k - 1 : a->n - 1;
     if (which == GPU_DOUBLE_NOT_FLAGGED)

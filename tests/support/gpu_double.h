@@ -26,6 +26,7 @@ typedef enum gpu_double_lie { /* what answers are spoilt with */
     GPU_DOUBLE_ROW_PAST_END,
     GPU_DOUBLE_STRANGE_ITEM,
     GPU_DOUBLE_NAN,
+    GPU_DOUBLE_TWIN,      /* the first row again in the second's place */
     GPU_DOUBLE_SHORT,     /* covered, but a hit is missing */
     GPU_DOUBLE_NOT_FLAGGED /* neither covered nor why not */
 } gpu_double_lie;
