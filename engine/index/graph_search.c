@@ -17,6 +17,7 @@
  * the beam. A walk that takes longer than a scan would is given up for the scan. */
 #include "graph.h"
 #include "graph_beam.h"
+#include "../base/ln.h"
 
 #include <math.h>
 
@@ -415,7 +416,7 @@ static size_t beam_of(size_t effort, size_t k)
  * what is nearer than another share, asks less of easy queries and more of hard ones for
  * the same recall (compare 2505.15636). Shares are of squared distances, measured on real
  * and on grown questions together; where the two disagree the grown ones have their way.
- * Between the knots by log2. */
+ * Between the knots by logarithm. */
 static void knobs_set(bw_graph_walk *w, size_t effort, size_t k)
 {
     static const struct {
@@ -430,7 +431,8 @@ static void knobs_set(bw_graph_walk *w, size_t effort, size_t k)
     size_t i = 1;
     while (i + 1 < KNOTS && e > knots[i].effort)
         i++;
-    float at = log2f(e / knots[i - 1].effort) / log2f(knots[i].effort / knots[i - 1].effort);
+    const double low = (double)knots[i - 1].effort;
+    float at = (float)(bw_ln((double)e / low) / bw_ln((double)knots[i].effort / low));
     at = at < 0 ? 0 : at > 1 ? 1 : at;
     const float rank =
         knots[i - 1].rank + at * (knots[i].rank - knots[i - 1].rank);

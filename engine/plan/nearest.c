@@ -2,6 +2,7 @@
  *
  * One heap of k is chained through all partitions, so the order of results is the total
  * order (key, point id, class id) and does not depend on how rows are spread. */
+#include "../base/ln.h"
 #include "../index/codes.h"
 #include "../kernels/kernels.h"
 #include "explain.h"
@@ -190,7 +191,7 @@ static bw_status apply_idf(bw_plan *p, uint32_t vec, bw_vector *v)
     if (st != BW_OK)
         return st;
     for (uint32_t i = 0; i < v->n; i++) {
-        double d = (double)df[i], idf = log(((double)n - d + 0.5) / (d + 0.5) + 1.0);
+        double d = (double)df[i], idf = bw_ln(((double)n - d + 0.5) / (d + 0.5) + 1.0);
         values[i] = (float)((double)v->values[i] * idf);
     }
     v->values = values;

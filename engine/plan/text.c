@@ -8,7 +8,7 @@
  * not on how the texts are spread over classes. Each partition's own bm25() would. Sums
  * run in double in the order of the query's words. Copies count as texts. */
 #include "scored.h"
-#include <math.h>
+#include "../base/ln.h"
 
 typedef struct text_query {
     bw_plan *p;
@@ -38,7 +38,7 @@ static bw_status find_all(text_query *t)
     }
     for (size_t j = 0; st == BW_OK && j < n; j++) {
         double d = (double)df[j];
-        idf[j] = log(1.0 + ((double)stats.ndocs - d + 0.5) / (d + 0.5));
+        idf[j] = bw_ln(1.0 + ((double)stats.ndocs - d + 0.5) / (d + 0.5));
     }
     double mean = stats.ndocs > 0 ? (double)stats.ntokens / (double)stats.ndocs : 0;
     t->weights = (bw_text_weights){idf, mean};
