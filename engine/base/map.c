@@ -40,10 +40,15 @@ size_t bw_map_count(const bw_map *m)
     return m->live;
 }
 
+size_t bw_map_table_bytes(const bw_map *m)
+{
+    return sizeof *m + m->entries_cap * sizeof *m->entries +
+           m->table_cap * sizeof *m->table;
+}
+
 size_t bw_map_bytes(const bw_map *m)
 {
-    size_t n = sizeof *m + m->entries_cap * sizeof *m->entries +
-               m->table_cap * sizeof *m->table;
+    size_t n = bw_map_table_bytes(m);
     for (size_t i = 0; i < m->nentries; i++)
         n += m->entries[i].key ? m->entries[i].n + 1 : 0;
     return n;

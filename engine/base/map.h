@@ -10,6 +10,7 @@ bw_map *bw_map_new(void); /* NULL when memory is out */
 void bw_map_free(bw_map *m);
 size_t bw_map_count(const bw_map *m);
 size_t bw_map_bytes(const bw_map *m); /* of memory, keys included; walks all entries */
+size_t bw_map_table_bytes(const bw_map *m); /* keys left out; walks nothing */
 /* The value's slot, or NULL. Valid until the next put/remove. */
 uint64_t *bw_map_get(const bw_map *m, const void *key, size_t n);
 /* Copies the key; finds or makes the slot (new: value 0, *fresh = true). NULL: no memory. */

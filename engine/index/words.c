@@ -18,6 +18,7 @@ enum {
     WINDOW = 4096,
     FIRST_WINDOW = 256, /* small: what it finds sets words aside */
     TF_MANY = UINT8_MAX,
+    MANY_KEY = 2 * sizeof(uint32_t),
     TERMS_MAX = 256
 };
 static const double SLACK = 1 + 1e-6;
@@ -71,7 +72,8 @@ void bw_words_free(bw_words *w)
 size_t bw_words_bytes(const bw_words *w)
 {
     return sizeof *w + w->bytes + w->cap * sizeof *w->lists +
-           w->cap_rows * sizeof *w->lengths;
+           w->cap_rows * sizeof *w->lengths + bw_map_table_bytes(w->numbers) +
+           bw_map_table_bytes(w->many) + bw_map_count(w->many) * (MANY_KEY + 1);
 }
 
 uint32_t bw_words_rows(const bw_words *w)
@@ -122,7 +124,7 @@ static list *list_put(bw_words *w, bw_str word)
     if (*number == 0) {
         w->lists[w->nlists] = (list){.length_min = UINT32_MAX};
         *number = ++w->nlists;
-        w->bytes += word.len;
+        w->bytes += word.len + 1;
     }
     return &w->lists[*number - 1];
 }

@@ -2,6 +2,7 @@
 #include "engine/index/words.h"
 #include "rnd.h"
 
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 
@@ -18,6 +19,31 @@ typedef struct fixture {
     bw_point_id ids[ROWS];
     bw_bitmap allowed;
 } fixture;
+
+static size_t live; /* bytes that are allocated; the tests have one thread */
+
+static void *count_alloc(size_t n)
+{
+    void *p = malloc(n);
+    live += malloc_usable_size(p);
+    return p;
+}
+
+static void *count_realloc(void *old, size_t n)
+{
+    live -= malloc_usable_size(old);
+    void *p = realloc(old, n);
+    live += malloc_usable_size(p ? p : old);
+    return p;
+}
+
+static void count_free(void *p)
+{
+    live -= malloc_usable_size(p);
+    free(p);
+}
+
+static const bw_allocator counting = {count_alloc, count_realloc, count_free};
 
 static bw_str word_of(uint32_t n, char text[16])
 {
@@ -223,6 +249,27 @@ static void test_words__counts_of_any_size_and_texts_that_failed(void **state)
     bw_ctx_free(ctx);
 }
 
+/* Many words of few rows: mostly tables. Above: the heap rounds small blocks up. */
+static void test_words_bytes__is_what_is_held(void **state)
+{
+    (void)state;
+    bw_ctx *ctx = bw_ctx_new(0);
+    const size_t before = live;
+    bw_words *w = bw_words_new();
+    char text[16];
+    for (uint32_t row = 0; row < 20000; row++) {
+        assert_int_equal(bw_words_begin(ctx, w, row, 1), BW_OK);
+        assert_int_equal(bw_words_put(ctx, w, word_of(row, text)), BW_OK);
+        bw_words_end(w, row + 1);
+    }
+    const double held = (double)(live - before), said = (double)bw_words_bytes(w);
+    printf("held %.0f, said %.0f\n", held, said);
+    assert_true(said > 0.6 * held && said <= held);
+    bw_words_free(w);
+    assert_int_equal(live, before);
+    bw_ctx_free(ctx);
+}
+
 static void test_words_search__ends_at_the_deadline(void **state)
 {
     fixture *f = *state;
@@ -243,11 +290,13 @@ static void test_words_search__ends_at_the_deadline(void **state)
 
 int main(void)
 {
+    bw_allocator_set(&counting);
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(test_words_search__is_a_plain_loop),
         T(test_words_df__counts_what_is_visible),
         T(test_words_search__ends_at_the_deadline),
+        cmocka_unit_test(test_words_bytes__is_what_is_held),
         cmocka_unit_test(test_words__counts_of_any_size_and_texts_that_failed),
     };
     return cmocka_run_group_tests_name("words", tests, NULL, NULL);
