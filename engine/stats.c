@@ -151,9 +151,18 @@ static void add_sums(sums *to, const sums *t)
     add_ledger(&to->memory, &t->memory);
 }
 
+static void add(bw_engine_figures *to, const char *name, uint64_t value)
+{
+    assert(to->n < BW_ENGINE_FIGURES_MAX);
+    bw_engine_figure *f = &to->each[to->n++];
+    const int n = snprintf(f->name, sizeof f->name, "%s", name);
+    bw_require(n > 0 && (size_t)n < sizeof f->name);
+    f->value = value;
+}
+
 /* Exact scans on a GPU, and cuVS: all 0 where there is none. Device memory is not the
  * process's. What the CPU did in its stead is told by reason. */
-static void put_gpu(bw_buf *b, bw_gpu_host *host)
+static void add_gpu(bw_engine_figures *to, bw_gpu_host *host)
 {
     bw_gpu_counters c = {0};
     bw_cuvs_stats v;
@@ -161,33 +170,33 @@ static void put_gpu(bw_buf *b, bw_gpu_host *host)
     if (host)
         bw_gpu_host_counters(host, &c);
     bw_cuvs_stats_get(&v);
-    put(b, "gpu_devices", c.devices);
-    put(b, "gpu_devices_lost", c.lost);
-    put(b, "gpu_queries_queued", c.queued);
-    put(b, "gpu_queries", c.queries);
-    put(b, "gpu_batches", c.batches);
-    put(b, "gpu_widened", c.widened);
+    add(to, "gpu_devices", c.devices);
+    add(to, "gpu_devices_lost", c.lost);
+    add(to, "gpu_queries_queued", c.queued);
+    add(to, "gpu_queries", c.queries);
+    add(to, "gpu_batches", c.batches);
+    add(to, "gpu_widened", c.widened);
     for (int i = 0; i < BW_GPU_NWHY; i++) {
         char name[48];
         int n = snprintf(name, sizeof name, "gpu_fallbacks_%s", bw_gpu_why_text((bw_gpu_why)i));
         assert(n > 0 && (size_t)n < sizeof name);
-        put(b, name, c.cpu[i]);
+        add(to, name, c.cpu[i]);
         cpu += c.cpu[i];
     }
-    put(b, "gpu_fallbacks", cpu);
-    put(b, "gpu_uploads", c.uploads);
-    put(b, "gpu_upload_bytes", c.upload_bytes);
-    put(b, "gpu_segments", c.segments);
-    put(b, "gpu_segments_evicted", c.evicted);
-    put(b, "gpu_segments_refused", c.refused);
-    put(b, "gpu_segment_bytes", c.segment_bytes);
-    put(b, "gpu_bitset_bytes", c.bits_bytes);
-    put(b, "cuvs_builds", v.builds);
-    put(b, "cuvs_builds_refused", v.refused);
-    put(b, "cuvs_searches", v.searches);
-    put(b, "cuvs_batches", v.batches);
-    put(b, "cuvs_fallbacks", v.scans_short + v.scans_failed);
-    put(b, "cuvs_device_bytes", v.device_bytes);
+    add(to, "gpu_fallbacks", cpu);
+    add(to, "gpu_uploads", c.uploads);
+    add(to, "gpu_upload_bytes", c.upload_bytes);
+    add(to, "gpu_segments", c.segments);
+    add(to, "gpu_segments_evicted", c.evicted);
+    add(to, "gpu_segments_refused", c.refused);
+    add(to, "gpu_segment_bytes", c.segment_bytes);
+    add(to, "gpu_bitset_bytes", c.bits_bytes);
+    add(to, "cuvs_builds", v.builds);
+    add(to, "cuvs_builds_refused", v.refused);
+    add(to, "cuvs_searches", v.searches);
+    add(to, "cuvs_batches", v.batches);
+    add(to, "cuvs_fallbacks", v.scans_short + v.scans_failed);
+    add(to, "cuvs_device_bytes", v.device_bytes);
 }
 
 static uint64_t load(const atomic_ullong *v)
@@ -195,7 +204,7 @@ static uint64_t load(const atomic_ullong *v)
     return atomic_load_explicit(v, memory_order_relaxed);
 }
 
-static void put_all(bw_buf *b, bw_engine *e, uint64_t collections, const sums *t)
+static void add_all(bw_engine_figures *to, bw_engine *e, const sums *t)
 {
     bw_block_cache_stats cache;
     bw_builder_figures builds;
@@ -204,59 +213,75 @@ static void put_all(bw_buf *b, bw_engine *e, uint64_t collections, const sums *t
     pthread_mutex_lock(&e->env.pool.lock);
     uint64_t open = e->env.pool.open;
     pthread_mutex_unlock(&e->env.pool.lock);
-    put(b, "collections", collections);
-    put(b, "partitions", t->partitions);
-    put(b, "partitions_loaded", t->loaded);
-    put(b, "partitions_stale", t->stale);
-    put(b, "files_open", open);
-    put(b, "points", t->points);
-    put(b, "rows_dead", t->dead);
-    put(b, "segments_sealed", t->segments);
-    put(b, "merges_pending", t->merges);
-    put(b, "graphs_serving", t->graphs);
-    put(b, "graphs_pending", builds.pending);
-    put(b, "graphs_retrying", builds.retrying);
-    put(b, "graph_builds_failed", builds.failed);
-    put(b, "graph_files_refused", builds.refused);
-    put(b, "vector_bytes", t->memory.vectors);
-    put(b, "vector_bytes_max", bw_builder_budget(e->env.builder));
-    put(b, "code_bytes", t->memory.codes);
-    put(b, "graph_bytes", t->memory.graphs);
-    put(b, "id_bytes", t->memory.ids);
-    put(b, "row_bytes", t->memory.payload);
-    put(b, "sparse_bytes", t->memory.sparse);
-    put(b, "word_bytes", t->memory.words);
-    put(b, "payload_index_bytes", t->memory.indexes);
-    put(b, "block_cache_bytes", cache.bytes);
-    put(b, "memory_bytes", total_of(&t->memory) + cache.bytes);
-    put(b, "file_bytes", t->memory.file);
-    put(b, "block_cache_bytes_max", cache.bytes_max);
-    put(b, "block_cache_hits", cache.hits);
-    put(b, "block_cache_misses", cache.misses);
-    put(b, "blocks_damaged", cache.damaged);
-    put(b, "row_files_damaged", load(&e->env.heals.found));
-    put(b, "row_files_healed", load(&e->env.heals.healed));
-    put(b, "row_files_not_healed", load(&e->env.heals.failed));
-    put_gpu(b, e->env.gpu);
-    bw_json_put_key(b, "writes_stopped");
-    bw_buf_puts(b, atomic_load(&e->env.health.poisoned) ? "true" : "false");
+    add(to, "collections", to->collections);
+    add(to, "partitions", t->partitions);
+    add(to, "partitions_loaded", t->loaded);
+    add(to, "partitions_stale", t->stale);
+    add(to, "files_open", open);
+    add(to, "points", t->points);
+    add(to, "rows_dead", t->dead);
+    add(to, "segments_sealed", t->segments);
+    add(to, "merges_pending", t->merges);
+    add(to, "graphs_serving", t->graphs);
+    add(to, "graphs_pending", builds.pending);
+    add(to, "graphs_retrying", builds.retrying);
+    add(to, "graph_builds_failed", builds.failed);
+    add(to, "graph_files_refused", builds.refused);
+    add(to, "vector_bytes", t->memory.vectors);
+    add(to, "vector_bytes_max", bw_builder_budget(e->env.builder));
+    add(to, "code_bytes", t->memory.codes);
+    add(to, "graph_bytes", t->memory.graphs);
+    add(to, "id_bytes", t->memory.ids);
+    add(to, "row_bytes", t->memory.payload);
+    add(to, "sparse_bytes", t->memory.sparse);
+    add(to, "word_bytes", t->memory.words);
+    add(to, "payload_index_bytes", t->memory.indexes);
+    add(to, "block_cache_bytes", cache.bytes);
+    add(to, "memory_bytes", total_of(&t->memory) + cache.bytes);
+    add(to, "file_bytes", t->memory.file);
+    add(to, "block_cache_bytes_max", cache.bytes_max);
+    add(to, "block_cache_hits", cache.hits);
+    add(to, "block_cache_misses", cache.misses);
+    add(to, "blocks_damaged", cache.damaged);
+    add(to, "row_files_damaged", load(&e->env.heals.found));
+    add(to, "row_files_healed", load(&e->env.heals.healed));
+    add(to, "row_files_not_healed", load(&e->env.heals.failed));
+    add_gpu(to, e->env.gpu);
 }
 
-bw_status bw_engine_stats(bw_ctx *ctx, bw_engine *e, bw_str *json)
+/* each: the ledger's lines; NULL: they are not wanted. */
+static void figures(bw_engine *e, bw_engine_figures *out, bw_buf *each)
 {
     sums all = {0};
-    bw_buf b = {0}, each = {0};
     pthread_rwlock_rdlock(&e->names);
     for (uint32_t i = 0; i < e->ncollections; i++) {
         sums t = {0};
         add_collection(e->collections[i], &t);
-        put_ledger(&each, e->collections[i], &t);
+        if (each)
+            put_ledger(each, e->collections[i], &t);
         add_sums(&all, &t);
     }
-    uint64_t collections = e->ncollections;
+    out->n = 0;
+    out->collections = e->ncollections;
     pthread_rwlock_unlock(&e->names);
+    add_all(out, e, &all);
+}
+
+void bw_engine_figures_get(bw_engine *e, bw_engine_figures *out)
+{
+    figures(e, out, NULL);
+}
+
+bw_status bw_engine_stats(bw_ctx *ctx, bw_engine *e, bw_str *json)
+{
+    bw_engine_figures all;
+    bw_buf b = {0}, each = {0};
+    figures(e, &all, &each);
     bw_buf_putc(&b, '{');
-    put_all(&b, e, collections, &all);
+    for (size_t i = 0; i < all.n; i++)
+        put(&b, all.each[i].name, all.each[i].value);
+    bw_json_put_key(&b, "writes_stopped");
+    bw_buf_puts(&b, atomic_load(&e->env.health.poisoned) ? "true" : "false");
     bw_buf_puts(&b, ",\"ledger\":[");
     bw_buf_put(&b, each.ptr ? each.ptr : "", each.len);
     bw_buf_puts(&b, "]}");

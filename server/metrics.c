@@ -40,7 +40,7 @@ static const struct {
     {"vector_bytes", "Vectors in memory."},
     {"vector_bytes_max", "The setting data.vector_bytes; 0 = no limit."},
     {"code_bytes", "Codes of 4 bits."},
-    {"graph_bytes", "Indexes."},
+    {"graph_bytes", "Indexes, with what their searches keep for the next."},
     {"id_bytes", "Ids of points."},
     {"row_bytes", "What is kept of each row besides its vectors."},
     {"sparse_bytes", "Inverted lists of sparse vectors."},
@@ -88,26 +88,18 @@ static const char *engine_help_of(const char *name)
     return "Of the engine.";
 }
 
-/* Top-level whole numbers of the engine's own statistics. */
 static bw_status engine_figures(bw_request *r, bw_buf *b)
 {
-    bw_str text;
-    bw_json *stats;
-    uint64_t n;
-    bw_status s = bw_engine_stats(r->ctx, r->server->engine, &text);
-    if (s == BW_OK)
-        s = bw_json_parse(r->ctx, text, BW_JSON_REQUEST, &stats);
-    if (s != BW_OK || stats->kind != BW_JSON_OBJECT)
-        return s;
-    for (const bw_json *m = stats->child; m; m = m->next) {
-        const char *name =
-            bw_arena_printf(r->ctx, "engine_%.*s", (int)m->key.len, m->key.ptr);
-        bool plain = name != NULL;
-        for (const char *c = name; c && *c; c++)
-            plain = plain &&
-                    ((*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || *c == '_');
-        if (plain && bw_json_u64(m, &n))
-            gauge(b, name, engine_help_of(name + sizeof "engine_" - 1), n);
+    bw_engine_figures *all = bw_arena_alloc(r->ctx, sizeof *all);
+    if (!all)
+        return bw_fail_nomem(r->ctx);
+    bw_engine_figures_get(r->server->engine, all);
+    for (size_t i = 0; i < all->n; i++) {
+        const bw_engine_figure *f = &all->each[i];
+        const char *name = bw_arena_printf(r->ctx, "engine_%s", f->name);
+        if (!name)
+            return bw_fail_nomem(r->ctx);
+        gauge(b, name, engine_help_of(f->name), f->value);
     }
     return BW_OK;
 }

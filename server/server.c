@@ -341,15 +341,9 @@ static bw_status open_folder(bw_ctx *ctx, bw_server *s)
 
 static bw_status refuse_lost_log(bw_ctx *ctx, bw_server *s)
 {
-    bw_str text;
-    bw_json *stats;
-    uint64_t n = 0;
-    bw_status st = bw_engine_stats(ctx, s->engine, &text);
-    if (st == BW_OK)
-        st = bw_json_parse(ctx, text, BW_JSON_REQUEST, &stats);
-    if (st != BW_OK)
-        return st;
-    if (!bw_json_u64(bw_json_get(stats, "collections"), &n) || n == 0)
+    bw_engine_figures all;
+    bw_engine_figures_get(s->engine, &all);
+    if (all.collections == 0)
         return BW_OK;
     return bw_fail(
         ctx, BW_ECORRUPT,

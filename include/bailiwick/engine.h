@@ -272,7 +272,22 @@ bool bw_result_next(const bw_result *result, bw_point_id *next); /* scroll: fals
 const char *bw_result_explain(const bw_result *result);          /* JSON text, or "" */
 void bw_result_free(bw_result *result); /* NULL is accepted; before ctx is reset */
 
-/* ---- Figures for the operator (not per caller): a JSON object in ctx's arena. ---- */
+/* ---- Figures for the operator (not per caller) ---- */
+
+enum { BW_ENGINE_FIGURES_MAX = 96 };
+typedef struct bw_engine_figure {
+    char name[48];
+    uint64_t value;
+} bw_engine_figure;
+typedef struct bw_engine_figures {
+    uint64_t collections;
+    size_t n;
+    bw_engine_figure each[BW_ENGINE_FIGURES_MAX];
+} bw_engine_figures;
+/* The whole cell's, as many however many collections there are. */
+void bw_engine_figures_get(bw_engine *engine, bw_engine_figures *out);
+/* The same as a JSON object in ctx's arena, and under "ledger" the memory of each
+ * collection: a text that grows with their number. */
 BW_MUST_USE bw_status bw_engine_stats(bw_ctx *ctx, bw_engine *engine, bw_str *json);
 
 #ifdef __cplusplus

@@ -94,6 +94,40 @@ static void test_stats__the_ledger_adds_up(void **state)
     assert_true(live < before + 65536);
 }
 
+/* The totals alone are the same as those of the object, and no more of them for more
+ * collections. */
+static void test_stats__totals_come_without_the_collections(void **state)
+{
+    (void)state;
+    cell own, *c = &own;
+    bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
+    bw_engine_figures few, many;
+    o.null_sync = true;
+    cell_init(c, &o);
+    bw_engine_figures_get(c->engine, &few);
+    assert_int_equal(few.collections, 0);
+    cell_collection(c, 4, BW_METRIC_DOT, 4);
+    cell_upsert_range(c, 1, 0, 50, 4);
+    bw_engine_figures_get(c->engine, &many);
+    assert_int_equal(many.collections, 1);
+    assert_int_equal(many.n, few.n);
+    bw_str json;
+    bw_json *doc;
+    size_t whole = 0;
+    OK(bw_engine_stats(c->ctx, c->engine, &json));
+    OK(bw_json_parse(c->ctx, json, BW_JSON_REQUEST, &doc));
+    for (const bw_json *m = doc->child; m; m = m->next)
+        whole += m->kind == BW_JSON_NUMBER;
+    assert_int_equal(whole, many.n);
+    for (size_t i = 0; i < many.n; i++) {
+        uint64_t n;
+        assert_true(bw_json_u64(bw_json_get(doc, many.each[i].name), &n));
+        assert_int_equal(n, many.each[i].value);
+    }
+    assert_int_equal(figure(c, "points", false), 50);
+    cell_clear(c);
+}
+
 /* Payload indexes are in it: of numbers, and of words of which each is one row's. */
 static void test_stats__payload_indexes_are_in_the_ledger(void **state)
 {
@@ -140,6 +174,7 @@ int main(void)
     bw_allocator_set(&counting);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stats__the_ledger_adds_up),
+        cmocka_unit_test(test_stats__totals_come_without_the_collections),
         cmocka_unit_test(test_stats__payload_indexes_are_in_the_ledger),
     };
     return cmocka_run_group_tests_name("stats", tests, NULL, NULL);
