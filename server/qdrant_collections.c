@@ -167,17 +167,29 @@ static uint64_t indexing_threshold(bw_ctx *ctx, bw_str settings)
 }
 
 /* A client of Qdrant's that loads in bulk sets the threshold to 0 and afterwards to more:
- * "index it now". The deadline does not undo the change: what has begun goes on. */
+ * "index it now". The same threshold once more is the same wish: so a call whose sealing
+ * failed is repeated to some effect. The deadline does not undo the change: what has
+ * begun goes on. Called when the settings are stored, which a failure says. */
 static bw_status seal_after_load(bw_qdrant_call *c, bw_str settings,
                                  const bw_permit *permit)
 {
     bw_request *r = c->r;
-    if (indexing_threshold(r->ctx, c->info.settings) != 0 ||
-        indexing_threshold(r->ctx, settings) == 0)
+    const bw_json *asked = bw_json_get(bw_json_get(c->body, "optimizers_config"),
+                                       "indexing_threshold");
+    const uint64_t before = indexing_threshold(r->ctx, c->info.settings),
+                   now = indexing_threshold(r->ctx, settings);
+    if (!asked || now == 0 || (before != 0 && before != now))
         return BW_OK;
     bw_status s = bw_collection_seal(r->ctx, bw_server_engine(r->server),
                                      c->info.tenant, c->info.name, permit);
-    return s == BW_ETIMEOUT ? BW_OK : s;
+    if (s == BW_OK || s == BW_ETIMEOUT)
+        return BW_OK;
+    const char *why = bw_arena_printf(r->ctx, "%s", bw_ctx_message(r->ctx));
+    return why ? bw_fail(r->ctx, s,
+                         "the settings are stored, but sealing failed (repeat the call "
+                         "to try again): %s",
+                         why)
+               : bw_fail_nomem(r->ctx);
 }
 
 bw_status bw_qdrant_collection_update(bw_request *r, bw_response *response)

@@ -8,8 +8,8 @@ LABELS = {"regimes": ["gdpr"], "residency": ["EEA"], "sensitivity": 1, "categori
           "purposes": ["payroll"], "legal_hold": False}
 
 
-def fill(c, name, n, key):
-    points = [{"id": i, "vector": [(i * 7) % 13, (i * 5) % 11, i % 3, 1]} for i in range(n)]
+def fill(c, name, n, key, first=0):
+    points = [{"id": i, "vector": [(i * 7) % 13, (i * 5) % 11, i % 3, 1]} for i in range(first, first + n)]
     for at in range(0, n, 500):
         r = c.put("/collections/%s/points?wait=true" % name, {"points": points[at:at + 500]}, key=key)
         assert r.status == 200, r
@@ -45,6 +45,13 @@ def test_seal__by_call_command_and_patch(tmp_path):
         r = c.patch("/collections/x", {"optimizers_config": {"indexing_threshold": 20000}}, key=ana)
         assert r.status == 200, r
         assert segments(c)["bailiwick_engine_segments_sealed"] == 1
+        assert ask(c, "x", ana) == before
+        fill(c, "x", 350, ana, first=2000)
+        before = ask(c, "x", ana)
+        for threshold, sealed in ((30000, False), (30000, True)):  # another number; the same again
+            r = c.patch("/collections/x", {"optimizers_config": {"indexing_threshold": threshold}}, key=ana)
+            assert r.status == 200, r
+            assert (segments(c)["bailiwick_engine_segments_sealed"] == 1) == sealed
         assert ask(c, "x", ana) == before
         (tmp_path / "ana").write_text(ana)
         os.chmod(tmp_path / "ana", 0o600)
