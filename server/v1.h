@@ -16,6 +16,14 @@ BW_MUST_USE bw_status bw_v1_string(bw_ctx *ctx, const bw_json *object, const cha
 /* A list of strings, sorted, unique; absent or null leaves *out. */
 BW_MUST_USE bw_status bw_v1_strings(bw_ctx *ctx, const bw_json *object,
                                     const char *name, bw_words *out);
+/* Required string member of lo … hi bytes; a 400 with its pointer else. */
+BW_MUST_USE bw_status bw_v1_text(bw_ctx *ctx, const bw_json *body, const char *name,
+                                 size_t lo, size_t hi, bw_str *out);
+/* Unsigned member in lo … hi; absent leaves *out. */
+BW_MUST_USE bw_status bw_v1_number(bw_ctx *ctx, const bw_json *o, const char *name,
+                                   uint32_t lo, uint32_t hi, uint32_t *out);
+BW_MUST_USE bw_status bw_v1_flag(bw_ctx *ctx, const bw_json *o, const char *name,
+                                 bool *out);
 /* {"id","country","operator","certs","hw"}: what is absent is none. */
 BW_MUST_USE bw_status bw_v1_place(bw_ctx *ctx, const bw_json *object, bw_place *out);
 void bw_v1_put_place(bw_buf *b, const char *key, const bw_place *p);

@@ -111,6 +111,42 @@ bw_status bw_v1_strings(bw_ctx *ctx, const bw_json *object, const char *name,
     return BW_OK;
 }
 
+bw_status bw_v1_text(bw_ctx *ctx, const bw_json *body, const char *name, size_t lo,
+                     size_t hi, bw_str *out)
+{
+    const bw_json *v = bw_json_get_value(body, name);
+    const char *at = v ? bw_json_pointer(ctx, v) : bw_arena_printf(ctx, "/%s", name);
+    if (!v || v->kind != BW_JSON_STRING || v->str.len < lo || v->str.len > hi)
+        return bw_fail_at(ctx, BW_EINVALID, at ? at : "",
+                          "%s: wants a string of %zu to %zu bytes", name, lo, hi);
+    *out = v->str;
+    return BW_OK;
+}
+
+bw_status bw_v1_number(bw_ctx *ctx, const bw_json *o, const char *name, uint32_t lo,
+                       uint32_t hi, uint32_t *out)
+{
+    const bw_json *v = bw_json_get_value(o, name);
+    uint64_t n;
+    if (!v)
+        return BW_OK;
+    if (!bw_json_u64(v, &n) || n < lo || n > hi)
+        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v),
+                          "%s: wants an integer of %u to %u", name, lo, hi);
+    *out = (uint32_t)n;
+    return BW_OK;
+}
+
+bw_status bw_v1_flag(bw_ctx *ctx, const bw_json *o, const char *name, bool *out)
+{
+    const bw_json *v = bw_json_get_value(o, name);
+    if (v && !bw_json_is_bool(v))
+        return bw_fail_at(ctx, BW_EINVALID, bw_json_pointer(ctx, v),
+                          "%s: wants true or false", name);
+    *out = v ? v->kind == BW_JSON_TRUE : *out;
+    return BW_OK;
+}
+
 bw_status bw_v1_done(bw_request *r, bw_response *response)
 {
     return response->body.failed ? bw_fail_nomem(r->ctx) : BW_OK;
