@@ -329,6 +329,22 @@ def test_folder__one_process_at_a_time(tmp_path):
         assert c.get("/").status == 200
 
 
+def test_audit__a_log_that_was_taken_away_is_missed(tmp_path):
+    """A cell without collections starts with an empty log; one with a collection says what is wrong."""
+    data = str(tmp_path / "d")
+    with Cell(dev=True, data=data) as c:
+        c.stop()
+        shutil.rmtree(os.path.join(data, "audit"))
+        c.start()
+        assert c.put("/collections/x", {"vectors": {"size": 2, "distance": "Dot"}}).status == 200
+        c.stop()
+        shutil.rmtree(os.path.join(data, "audit"))
+        with pytest.raises(RuntimeError) as e:
+            c.start()
+        assert "is empty, and collections are there" in str(e.value)
+        assert c.stop() == 1  # it has ended itself
+
+
 def test_audit__unwritable_log_refuses_service():
     """No entry, no service: a limit on file size stands in for a full disk."""
     with Cell(dev=False, country="FR", operator="eucloud") as c:
