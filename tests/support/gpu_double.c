@@ -593,6 +593,7 @@ static bw_gpu_status d_launch(bw_gpu *g, const bw_gpu_batch *b, bw_gpu_ticket **
         counts.tickets++;
         counts.inflight_most = flying > counts.inflight_most ? flying : counts.inflight_most;
         counts.last_nq = b->nq;
+        counts.nq_all += b->nq;
         counts.nq_most = b->nq > counts.nq_most ? b->nq : counts.nq_most;
         counts.last_nitems = b->nitems;
         counts.last_nreads = b->nreads;

@@ -37,7 +37,7 @@ typedef struct gpu_double_counts {
     long segments, bits, tickets, contexts; /* alive */
     long inflight_most;
     long last_nq, last_nitems, last_nreads; /* of the last launch */
-    long nq_most;
+    long nq_most, nq_all;          /* queries of a launch; of all launches */
     long reads;                    /* (segment, query) pairs computed */
     uint64_t bytes, bytes_most;    /* of segments and bits */
 } gpu_double_counts;
