@@ -73,7 +73,7 @@ size_t bw_words_bytes(const bw_words *w)
 {
     return sizeof *w + w->bytes + w->cap * sizeof *w->lists +
            w->cap_rows * sizeof *w->lengths + bw_map_table_bytes(w->numbers) +
-           bw_map_table_bytes(w->many) + bw_map_count(w->many) * (MANY_KEY + 1);
+           bw_map_table_bytes(w->many) + bw_map_count(w->many) * MANY_KEY;
 }
 
 uint32_t bw_words_rows(const bw_words *w)
@@ -124,7 +124,7 @@ static list *list_put(bw_words *w, bw_str word)
     if (*number == 0) {
         w->lists[w->nlists] = (list){.length_min = UINT32_MAX};
         *number = ++w->nlists;
-        w->bytes += word.len + 1;
+        w->bytes += word.len;
     }
     return &w->lists[*number - 1];
 }
