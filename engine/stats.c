@@ -8,12 +8,23 @@
 
 #include <stdio.h>
 
-/* Where a collection's memory is, in bytes. Blocks that merges have gathered count too.
- * `file` is not memory of the process: what lies in files of blocks (the cache of these
- * belongs to the cell). Left out: single small objects, older snapshots that a reader
- * still holds, SQLite's page caches (1 MiB an open file). */
+/* Where a collection's memory is, and the names under which it is told. */
+enum { VECTORS, CODES, GRAPHS, IDS, PAYLOAD, SPARSE, WORDS, INDEXES, NPARTS };
+static const char *const part_names[NPARTS] = {[VECTORS] = "vector_bytes",
+                                               [CODES] = "code_bytes",
+                                               [GRAPHS] = "graph_bytes",
+                                               [IDS] = "id_bytes",
+                                               [PAYLOAD] = "row_bytes",
+                                               [SPARSE] = "sparse_bytes",
+                                               [WORDS] = "word_bytes",
+                                               [INDEXES] = "payload_index_bytes"};
+
+/* In bytes. Blocks that merges have gathered count too. `file` is not memory of the
+ * process: what lies in files of blocks (the cache of these belongs to the cell). Left
+ * out: single small objects, older snapshots that a reader still holds, SQLite's page
+ * caches (1 MiB an open file). */
 typedef struct ledger {
-    uint64_t vectors, codes, graphs, ids, payload, sparse, words, indexes, file;
+    uint64_t bytes[NPARTS], file;
 } ledger;
 
 typedef struct sums {
@@ -26,23 +37,23 @@ static void add_matrix(const bw_matrix *m, bool built, ledger *t)
 {
     uint64_t codes = m->codes ? bw_codes_bytes(m->codes) : 0;
     uint64_t ids = (uint64_t)m->cap * (sizeof *m->ids + sizeof(uint32_t)); /* and ord */
-    t->codes += codes;
-    t->ids += ids;
-    t->vectors += bw_matrix_bytes(m) - codes - (uint64_t)m->cap * sizeof *m->ids;
+    t->bytes[CODES] += codes;
+    t->bytes[IDS] += ids;
+    t->bytes[VECTORS] += bw_matrix_bytes(m) - codes - (uint64_t)m->cap * sizeof *m->ids;
     if (!m->data)
         t->file += (uint64_t)m->cap * m->dim * bw_dtype_size(m->dtype);
     const bw_index *ix = built ? bw_build_index(m) : NULL;
-    t->graphs += ix ? ix->ops->bytes(ix) : 0;
+    t->bytes[GRAPHS] += ix ? ix->ops->bytes(ix) : 0;
 }
 
 static void add_gen(const bw_gen *g, ledger *t)
 {
     for (const bw_row_table *r = bw_gen_rows(g); r; r = r->older)
-        t->ids += (uint64_t)r->cap * (sizeof *r->ids + sizeof *r->keys +
-                                      sizeof(bw_rec *) + sizeof *r->prev);
+        t->bytes[IDS] += (uint64_t)r->cap * (sizeof *r->ids + sizeof *r->keys +
+                                             sizeof(bw_rec *) + sizeof *r->prev);
     const bw_id_table *ids = atomic_load_explicit(&g->ids, memory_order_acquire);
     for (; ids; ids = ids->older)
-        t->ids += ((uint64_t)ids->mask + 1) * sizeof ids->slots[0];
+        t->bytes[IDS] += ((uint64_t)ids->mask + 1) * sizeof ids->slots[0];
 }
 
 static void add_snapshot(const bw_snapshot *s, sums *t)
@@ -52,7 +63,7 @@ static void add_snapshot(const bw_snapshot *s, sums *t)
     t->segments += s->nsegs;
     t->merges += s->nmerges;
     add_gen(s->gen, &t->memory);
-    t->memory.ids += bw_bitmap_words(s->live.nbits) * sizeof(uint64_t);
+    t->memory.bytes[IDS] += bw_bitmap_words(s->live.nbits) * sizeof(uint64_t);
     for (uint32_t v = 0; v < s->part->nvec; v++)
         for (uint32_t i = 0; i < s->vecs[v].n; i++) {
             const bw_block_ref *r = &s->vecs[v].items[i];
@@ -65,15 +76,15 @@ static void add_snapshot(const bw_snapshot *s, sums *t)
             if (s->merges[i].blocks[v])
                 add_matrix(s->merges[i].blocks[v]->m, false, &t->memory);
     for (uint32_t i = 0; i < s->nrows; i++)
-        t->memory.payload += s->rows->recs[i] ? s->rows->recs[i]->bytes : 0;
+        t->memory.bytes[PAYLOAD] += s->rows->recs[i] ? s->rows->recs[i]->bytes : 0;
     bw_snapshot_index_rdlock(s);
     for (uint32_t v = 0; v < s->part->nvec; v++)
         if (s->gen->sparse[v])
-            t->memory.sparse += bw_sparse_bytes(s->gen->sparse[v]);
+            t->memory.bytes[SPARSE] += bw_sparse_bytes(s->gen->sparse[v]);
     for (uint32_t i = 0; i < s->indexes->n; i++)
-        t->memory.indexes += bw_payload_index_bytes(s->indexes->entries[i]->ix);
+        t->memory.bytes[INDEXES] += bw_payload_index_bytes(s->indexes->entries[i]->ix);
     bw_snapshot_index_unlock(s);
-    t->memory.words += bw_snapshot_text_bytes(s);
+    t->memory.bytes[WORDS] += bw_snapshot_text_bytes(s);
 }
 
 static void put(bw_buf *b, const char *key, uint64_t v)
@@ -84,20 +95,16 @@ static void put(bw_buf *b, const char *key, uint64_t v)
 
 static uint64_t total_of(const ledger *l)
 {
-    return l->vectors + l->codes + l->graphs + l->ids + l->payload + l->sparse +
-           l->words + l->indexes;
+    uint64_t n = 0;
+    for (int i = 0; i < NPARTS; i++)
+        n += l->bytes[i];
+    return n;
 }
 
 static void add_ledger(ledger *to, const ledger *l)
 {
-    to->vectors += l->vectors;
-    to->codes += l->codes;
-    to->graphs += l->graphs;
-    to->ids += l->ids;
-    to->payload += l->payload;
-    to->sparse += l->sparse;
-    to->words += l->words;
-    to->indexes += l->indexes;
+    for (int i = 0; i < NPARTS; i++)
+        to->bytes[i] += l->bytes[i];
     to->file += l->file;
 }
 
@@ -110,14 +117,8 @@ static void put_ledger(bw_buf *b, const bw_collection *c, const sums *t)
     bw_json_put_str(b, c->info.name);
     bw_buf_putc(b, ',');
     put(b, "points", t->points);
-    put(b, "vector_bytes", t->memory.vectors);
-    put(b, "code_bytes", t->memory.codes);
-    put(b, "graph_bytes", t->memory.graphs);
-    put(b, "id_bytes", t->memory.ids);
-    put(b, "row_bytes", t->memory.payload);
-    put(b, "sparse_bytes", t->memory.sparse);
-    put(b, "word_bytes", t->memory.words);
-    put(b, "payload_index_bytes", t->memory.indexes);
+    for (int i = 0; i < NPARTS; i++)
+        put(b, part_names[i], t->memory.bytes[i]);
     put(b, "memory_bytes", total_of(&t->memory));
     put(b, "file_bytes", t->memory.file);
     bw_buf_putc(b, '}');
@@ -227,15 +228,9 @@ static void add_all(bw_engine_figures *to, bw_engine *e, const sums *t)
     add(to, "graphs_retrying", builds.retrying);
     add(to, "graph_builds_failed", builds.failed);
     add(to, "graph_files_refused", builds.refused);
-    add(to, "vector_bytes", t->memory.vectors);
+    for (int i = 0; i < NPARTS; i++)
+        add(to, part_names[i], t->memory.bytes[i]);
     add(to, "vector_bytes_max", bw_builder_budget(e->env.builder));
-    add(to, "code_bytes", t->memory.codes);
-    add(to, "graph_bytes", t->memory.graphs);
-    add(to, "id_bytes", t->memory.ids);
-    add(to, "row_bytes", t->memory.payload);
-    add(to, "sparse_bytes", t->memory.sparse);
-    add(to, "word_bytes", t->memory.words);
-    add(to, "payload_index_bytes", t->memory.indexes);
     add(to, "block_cache_bytes", cache.bytes);
     add(to, "memory_bytes", total_of(&t->memory) + cache.bytes);
     add(to, "file_bytes", t->memory.file);
