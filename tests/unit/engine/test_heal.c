@@ -68,6 +68,14 @@ static size_t damage(const cell *c, const char *pattern, bool cut)
     return n;
 }
 
+/* Nothing is in the cache, and the one file of the one class is damaged. */
+static void reopen_damaged(cell *c, bool cut)
+{
+    cell_reopen(c);
+    assert_int_equal(cell_count(c, 1, 1), ROWS);
+    assert_int_equal(damage(c, "*.rows", cut), 1);
+}
+
 /* ---- asking ---- */
 
 static bw_status ask(const cell *of, unsigned class_no, bool vectors, bw_str *out)
@@ -142,9 +150,7 @@ static void test_heal__a_search_is_answered_and_the_file_made_again(void **state
             bw_str want, got;
             make(c, types[t], 1);
             OK(ask(c, 1, true, &want));
-            cell_reopen(c); /* nothing is in the cache */
-            assert_int_equal(cell_count(c, 1, 1), ROWS);
-            assert_int_equal(damage(c, "*.rows", cut), 1);
+            reopen_damaged(c, cut);
             OK(ask(c, 1, true, &got));
             assert_true(bw_str_eq(want, got));
             assert_int_equal(cell_figure(c, "row_files_damaged"), 1);
@@ -154,9 +160,7 @@ static void test_heal__a_search_is_answered_and_the_file_made_again(void **state
             assert_true(bw_str_eq(want, got));
             assert_int_equal(cell_figure(c, "row_files_damaged"), 1);
             /* It lies there again, whole: the next damage is another one. */
-            cell_reopen(c);
-            assert_int_equal(cell_count(c, 1, 1), ROWS);
-            assert_int_equal(damage(c, "*.rows", cut), 1);
+            reopen_damaged(c, cut);
             OK(ask(c, 1, false, &got));
             assert_int_equal(cell_figure(c, "row_files_healed"), 1);
             cell_clear(c);
@@ -169,15 +173,11 @@ static void test_heal__rows_are_fetched_and_moved(void **state)
     cell own, *c = &own;
     make(c, BW_DTYPE_F32, 1);
     bw_str want = retrieve(c, 1);
-    cell_reopen(c);
-    assert_int_equal(cell_count(c, 1, 1), ROWS);
-    assert_int_equal(damage(c, "*.rows", false), 1);
+    reopen_damaged(c, false);
     assert_true(bw_str_eq(want, retrieve(c, 1)));
     assert_int_equal(cell_figure(c, "row_files_healed"), 1);
     /* A change of the payload takes the row's vector along. */
-    cell_reopen(c);
-    assert_int_equal(cell_count(c, 1, 1), ROWS);
-    assert_int_equal(damage(c, "*.rows", false), 1);
+    reopen_damaged(c, false);
     bw_access a = cell_access(c, 1, 1);
     bw_point_id id = cell_id(10000);
     bw_op op = {.kind = BW_OP_OVERWRITE_PAYLOAD,
@@ -201,9 +201,7 @@ static void test_heal__a_seal_goes_on(void **state)
     cell own, *c = &own;
     make(c, BW_DTYPE_F32, 1);
     bw_str want = retrieve(c, 1);
-    cell_reopen(c);
-    assert_int_equal(cell_count(c, 1, 1), ROWS);
-    assert_int_equal(damage(c, "*.rows", false), 1);
+    reopen_damaged(c, false);
     bw_permit permit = cell_permit(c, 1, 1);
     bw_status st = bw_collection_seal(c->ctx, c->engine, TENANT, NAME, &permit);
     if (st != BW_OK) /* the first may fail, cleanly */
@@ -379,9 +377,7 @@ static void test_heal__a_try_in_vain_is_clean_and_made_again(void **state)
     bw_str want, got;
     make(c, BW_DTYPE_F32, 1);
     OK(ask(c, 1, false, &want));
-    cell_reopen(c);
-    assert_int_equal(cell_count(c, 1, 1), ROWS);
-    assert_int_equal(damage(c, "*.rows", false), 1);
+    reopen_damaged(c, false);
     bw_failpoint_set(full_disk);
     assert_int_equal(ask(c, 1, false, &got), BW_ECORRUPT);
     assert_int_equal(cell_figure(c, "row_files_not_healed"), 1);

@@ -48,6 +48,18 @@ static bw_str run(cell *c, const bw_query *q, size_t n, unsigned to, bool togeth
     return out;
 }
 
+/* Graphs of 400 rows serve at once wherever less than exact will do. */
+static bw_engine_options graphs_first(void)
+{
+    bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
+    o.null_sync = true;
+    o.seal_rows = 400;
+    o.exact_rows = 200;
+    o.graphs_first = true;
+    o.adopt_rows = 1;
+    return o;
+}
+
 static bool on_disk; /* of the collections that are made from here on */
 
 static void make(cell *c, bw_metric metric, bw_dtype t, unsigned classes, uint64_t each)
@@ -199,12 +211,7 @@ static void test_planner__uses_graphs_only_where_less_than_exact_will_do(void **
 {
     (void)state;
     cell own, *c = &own;
-    bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
-    o.null_sync = true;
-    o.seal_rows = 400;
-    o.exact_rows = 200;
-    o.graphs_first = true;
-    o.adopt_rows = 1;
+    bw_engine_options o = graphs_first();
     cell_init(c, &o);
     make(c, BW_METRIC_EUCLID, BW_DTYPE_F32, 1, 400);
     bw_point p = cell_point(c, 1, 50000, DIM, NULL);
@@ -238,12 +245,7 @@ static void test_planner__graphs_serve_every_precision_and_place(void **state)
     (void)state;
     for (int i = 0; i < 2 * BW_NDTYPES; i++) {
         cell own, *c = &own;
-        bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
-        o.null_sync = true;
-        o.seal_rows = 400;
-        o.exact_rows = 200;
-        o.graphs_first = true;
-        o.adopt_rows = 1;
+        bw_engine_options o = graphs_first();
         on_disk = i >= BW_NDTYPES;
         cell_init(c, &o);
         make(c, BW_METRIC_COSINE, (bw_dtype)(i % BW_NDTYPES), 1, 400);
@@ -329,12 +331,7 @@ static void test_explain__counts_are_the_same_after_a_restart(void **state)
     (void)state;
     for (int t = 0; t < BW_NDTYPES; t++) {
         cell own, *c = &own;
-        bw_engine_options o = BW_ENGINE_OPTIONS_INIT;
-        o.null_sync = true;
-        o.seal_rows = 400;
-        o.exact_rows = 200;
-        o.graphs_first = true;
-        o.adopt_rows = 1;
+        bw_engine_options o = graphs_first();
         cell_init(c, &o);
         make(c, BW_METRIC_COSINE, (bw_dtype)t, 2, 400);
         uneven_writes(c);
