@@ -90,7 +90,7 @@ static void *reap(void *arg)
                                       memory_order_relaxed);
         }
         now += (uint64_t)REAP_MS * 1000000u;
-        ts = (struct timespec){(time_t)(now / 1000000000u), (long)(now % 1000000000u)};
+        ts = bw_clock_timespec(now);
         (void)pthread_cond_timedwait(&t->wake, &t->lock, &ts);
     }
     bw_require(pthread_mutex_unlock(&t->lock) == 0);

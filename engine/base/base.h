@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <stdarg.h>
 #include <string.h>
+#include <time.h>
 
 /* Stays on in release: what the product promises. Prints and aborts. */
 #define bw_require(cond) \
@@ -110,6 +111,7 @@ static inline bw_str bw_buf_view(const bw_buf *b) { return (bw_str){b->ptr ? b->
 
 /* ---- clock ---- */
 uint64_t bw_clock_mono_ns(void);
+struct timespec bw_clock_timespec(uint64_t ns); /* for timed waits */
 int64_t bw_clock_unix_ns(void); /* tests may set it with bw_clock_fix */
 void bw_clock_fix(int64_t unix_ns); /* 0 = the real clock again */
 

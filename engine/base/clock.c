@@ -13,6 +13,11 @@ uint64_t bw_clock_mono_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+struct timespec bw_clock_timespec(uint64_t ns)
+{
+    return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+}
+
 int64_t bw_clock_unix_ns(void)
 {
     int64_t fixed = atomic_load_explicit(&fixed_unix_ns, memory_order_relaxed);

@@ -244,11 +244,6 @@ void bw_cuvs_stats_get(bw_cuvs_stats *out)
 
 /* ---- asking ---- */
 
-static struct timespec until_ns(uint64_t ns)
-{
-    return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-}
-
 /* Hands the job over and waits; the asker keeps its reference. */
 static bw_status ask(bw_ctx *ctx, bw_cuvs_job *j, const atomic_bool *stop,
                      bw_cuvs_answer *a)
@@ -276,7 +271,7 @@ static bw_status ask(bw_ctx *ctx, bw_cuvs_job *j, const atomic_bool *stop,
         uint64_t wake = stop ? now + TICK_NS : deadline;
         if (deadline && wake > deadline)
             wake = deadline;
-        const struct timespec until = until_ns(wake);
+        const struct timespec until = bw_clock_timespec(wake);
         if (wake)
             (void)pthread_cond_timedwait(&l->done, &l->lock, &until);
         else

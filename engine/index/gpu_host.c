@@ -495,7 +495,7 @@ static bool await(bw_ctx *ctx, gpu_request *r)
 {
     gpu_device *d = r->device;
     const uint64_t deadline = bw_ctx_deadline(ctx);
-    const struct timespec t = {(time_t)(deadline / 1000000000u), (long)(deadline % 1000000000u)};
+    const struct timespec t = bw_clock_timespec(deadline);
     (void)pthread_mutex_lock(&d->lock);
     int timed = 0;
     while (r->state != GPU_DONE && timed == 0)

@@ -222,11 +222,6 @@ static void take_due(bw_builder *b, uint64_t *until)
     }
 }
 
-static struct timespec timespec_of(uint64_t ns)
-{
-    return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-}
-
 /* The next job; NULL: the end. The lock is held. */
 static struct bw_build *await_job(bw_builder *b)
 {
@@ -235,7 +230,7 @@ static struct bw_build *await_job(bw_builder *b)
         take_due(b, &until);
         if (b->first)
             return take_job(b);
-        const struct timespec t = timespec_of(until);
+        const struct timespec t = bw_clock_timespec(until);
         if (until)
             pthread_cond_timedwait(&b->work, &b->lock, &t);
         else
@@ -446,7 +441,7 @@ bw_status bw_builder_wait(bw_ctx *ctx, bw_builder *b, bw_matrix *m)
     if (!job)
         return BW_OK;
     uint64_t deadline = bw_ctx_deadline(ctx);
-    struct timespec until = timespec_of(deadline);
+    struct timespec until = bw_clock_timespec(deadline);
     int rc = 0;
     pthread_mutex_lock(&b->lock);
     job->wanted = true; /* it is the next */
