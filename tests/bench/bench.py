@@ -48,6 +48,15 @@ def options():
     return p.parse_args()
 
 
+def free_name(folder, name):
+    """name, or name-2, name-3, … where a drawing of an earlier run stands: RESULTS.md shows both."""
+    i, free = 1, name
+    while os.path.exists(os.path.join(folder, free + ".svg")):
+        i += 1
+        free = "%s-%d" % (name, i)
+    return free
+
+
 def run_part(what, args):
     module, full, quick = PARTS[what]
     n, queries, rounds = quick if args.quick else full
@@ -56,18 +65,22 @@ def run_part(what, args):
     table, plots = importlib.import_module(module).run(mine)
     table = table.replace("\n\n", "\n\n%s. " % datetime.date.today().isoformat(), 1)
     print("\n" + table, flush=True)
-    folders = [args.out] + ([os.path.join(HERE, "plots")] if args.write else [])
-    for folder in folders if plots else ():
-        os.makedirs(folder, exist_ok=True)
-        for name, picture in plots.items():
-            path = os.path.join(folder, name + ".svg")
-            picture.save(path)
-            print(path, file=sys.stderr)
+    kept = {free_name(os.path.join(HERE, "plots"), name): picture for name, picture in plots.items()}
+    draw(args.out, plots)
     if args.write:
+        draw(os.path.join(HERE, "plots"), kept)
         with open(os.path.join(HERE, "RESULTS.md"), "a") as f:
             f.write("\n" + table)
-            for name in plots:
+            for name in kept:
                 f.write("\n![%s](plots/%s.svg)\n" % (name, name))
+
+
+def draw(folder, plots):
+    os.makedirs(folder, exist_ok=True)
+    for name, picture in plots.items():
+        path = os.path.join(folder, name + ".svg")
+        picture.save(path)
+        print(path, file=sys.stderr)
 
 
 def main():

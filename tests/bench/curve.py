@@ -12,7 +12,7 @@ import os
 import data
 import measure
 import plot
-from drive import EF, Engine, Kind, NotRun, Peer, Turn, build_all, climb, rounds, say
+from drive import EF, EF_LARGE, Engine, Kind, NotRun, Peer, Turn, build_all, climb, rounds, say
 
 TARGETS = (0.95, 0.99)
 CONTROL = "bailiwick graph, again"
@@ -24,12 +24,13 @@ SCANN_20K = [(3, 60), (4, 80), (6, 100), (8, 150), (12, 200), (20, 300), (40, 40
 
 
 def contenders(n):
-    graph = Kind("graph", "bailiwick graph")
+    ef = EF if n < 500000 else EF_LARGE
+    graph = Kind("graph", "bailiwick graph", ef)
     ours = [graph, Kind("codes", "bailiwick exact codes", ("0",)),
             Engine("bailiwick engine", RECALLS, sealed=True)]
-    record = [Peer("rabitq-8", "rabitqlib SymphonyQG 8-bit"), Peer("rabitq-raw", "rabitqlib SymphonyQG raw")]
+    record = [Peer("rabitq-8", "rabitqlib SymphonyQG 8-bit", ef), Peer("rabitq-raw", "rabitqlib SymphonyQG raw", ef)]
     # qdrant-edge stores payloads too; scann's efforts are (leaves, rows reordered).
-    rest = [Peer("hnswlib", "hnswlib M 16"), Peer("faiss-hnsw", "faiss HNSW32"),
+    rest = [Peer("hnswlib", "hnswlib M 16", ef), Peer("faiss-hnsw", "faiss HNSW32"),
             Peer("faiss-hnsw-sq8", "faiss HNSW32,SQ8"), Peer("faiss-ivfpq", "faiss IVF,PQ96x4fs,RFlat", PROBES),
             Peer("scann", "scann", LEAVES if n > 50000 else SCANN_20K), Peer("svs", "scalable-vs Vamana f32"),
             Peer("usearch", "usearch bf16"), Peer("voyager", "voyager"), Peer("qdrant-edge", "qdrant-edge m 16"),
@@ -111,10 +112,15 @@ def run(args, extra=()):
     return report(args, s, results, notes, begun)
 
 
+def name_of(args):
+    """Of the files of a run: its rows and how many queries, since these make another curve."""
+    return "curve-%d-%dq" % (args.n, args.queries)
+
+
 def keep(args, results):
     """Every round's figures as JSON beside the drawings."""
     os.makedirs(args.out, exist_ok=True)
-    with open(os.path.join(args.out, "curve-%d.json" % args.n), "w") as f:
+    with open(os.path.join(args.out, name_of(args) + ".json"), "w") as f:
         json.dump([{"name": r.name, "version": r.contender.version, "build_s": r.contender.build_s,
                     "turns": [{"effort": t.effort, "recall": t.recall, "recall_real": t.real, "queries": t.count,
                                "qps": t.qps, "cpu_qps": t.cpu_qps} for t in r.turns]} for r in results], f, indent=1)
@@ -135,11 +141,11 @@ def report(args, s, results, notes, begun):
     lines = ["### %s" % title, "", measured(args, results, begun), "", measure.table(head, rows), ""]
     lines += ratios(args, results)
     lines += ["- %s" % n for n in notes]
-    picture = plot.Plot(title, "recall@10", "queries a second", log_y=True)
+    picture = plot.Plot("%s, %s queries" % (title, measure.number(args.queries, 0)), "recall@10", "queries a second", log_y=True)
     for r in results:
         if r.name != CONTROL:
             picture.line(r.name, sorted(r.curve()))
-    return "\n".join(lines) + "\n", {"curve-%d" % args.n: picture}
+    return "\n".join(lines) + "\n", {name_of(args): picture}
 
 
 def measured(args, results, begun):

@@ -15,6 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.environ.get("BW_BUILD", os.path.join(data.SOURCE, "build", "release"))
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 EF = (10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512, 768)
+EF_LARGE = EF + (1024, 1536, 2048, 3072, 4096)  # a million rows want more at recall 0.99
 
 
 class NotRun(Exception):

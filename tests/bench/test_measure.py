@@ -2,6 +2,7 @@
 import math
 import xml.etree.ElementTree as tree
 
+import bench
 import data
 import measure
 import numpy as np
@@ -126,3 +127,11 @@ def test_grow__is_seeded_and_of_unit_length():
     assert (a == b).all() and a.shape == (100, 8)
     assert np.linalg.norm(a, axis=1) == pytest.approx(np.ones(100), abs=1e-5)
     assert math.isfinite(float(a.sum()))
+
+
+def test_free_name__leaves_an_earlier_drawing_alone(tmp_path):
+    assert bench.free_name(str(tmp_path), "curve-9-5q") == "curve-9-5q"
+    for name in ("curve-9-5q.svg", "curve-9-5q-2.svg"):
+        (tmp_path / name).write_text("")
+    assert bench.free_name(str(tmp_path), "curve-9-5q") == "curve-9-5q-3"
+    assert bench.free_name(str(tmp_path), "curve-9-6q") == "curve-9-6q"
