@@ -704,11 +704,14 @@ static bw_status reduce(folder *f, const frame *fr)
     case BW_CEDAR__IF:
         TRY(keep(f, op, e, p, &r));
         break;
-    case BW_CEDAR__IS: /* with two operands: the type of what is known was found to fit
-                        */
+    case BW_CEDAR__IS: /* with two operands: the type of what is known was found to fit;
+                          a type yet unknown may keep the second from being looked at */
         if (e->n == 2 && (p->known || is_resource(p)))
             op = BW_CEDAR__IN;
-        TRY(strict(f, op, e, p, &r));
+        if (e->n == 2 && op == BW_CEDAR__IS && !failed(p))
+            TRY(keep(f, op, e, p, &r));
+        else
+            TRY(strict(f, op, e, p, &r));
         break;
     default:
         TRY(strict(f, op, e, p, &r));

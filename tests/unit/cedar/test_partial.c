@@ -157,6 +157,10 @@ static void test_partial_errors__are_strict(void **state)
         {"principal.nothing || resource.open", "E", NULL},
         {"if principal.nothing then resource.open else true", "E", NULL},
         {"principal.nothing is User in resource", "E", NULL},
+        {"resource is Doc in context.nothing", "E", NULL},
+        {"resource.owner is User in context.nothing",
+         "(is (. resource owner) error User)", NULL}, /* another type may end it */
+        {"resource.owner.x is User in 1", "(is (. (. resource owner) x) 1 User)", NULL},
         /* not looked at, perhaps */
         {"resource.open && principal.nothing", "(&& (. resource open) error)", NULL},
         {"resource.open || 1", "(|| (. resource open) 1)", NULL},
