@@ -150,8 +150,9 @@ def same_answers(args, notes):
 
 def run(args):
     notes, begun = [], measure.load()
-    parts = [bandwidth(args, notes), codes_against_f32(args, notes), beside_faiss(args, notes),
-             same_answers(args, notes)]
+    names = [s for s in (args.only or "").split(",") if s]
+    parts = [part(args, notes) for part in (bandwidth, codes_against_f32, beside_faiss, same_answers)
+             if not names or any(s in part.__name__ for s in names)]
     return ("### Scans: dim = 384, one thread, single queries\n\n%s; %d rounds, load %.1f to %.1f; CPU time of the "
             "thread but where faiss is beside (%s).\n\n%s\n%s\n" % (
                 measure.machine(), args.rounds, begun, measure.load(), args.clock, "\n\n".join(parts),
