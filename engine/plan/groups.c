@@ -227,15 +227,21 @@ static bw_status finish_groups(grouping *g)
     return BW_OK;
 }
 
+typedef struct groups_ask {
+    const bw_query *query;
+    bw_str by;
+    uint32_t size;
+} groups_ask;
+
 static bw_status groups_once(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
-                             const bw_query *query, bw_str group_by,
-                             uint32_t group_size, bw_result **out)
+                             const void *arg, bw_result **out)
 {
+    const groups_ask *ask = arg;
     grouping g = {.ctx = ctx,
-                  .q = query,
-                  .key = group_by,
-                  .limit = query->limit,
-                  .size = group_size};
+                  .q = ask->query,
+                  .key = ask->by,
+                  .limit = ask->query->limit,
+                  .size = ask->size};
     size_t product;
     if (g.limit > BW_PLAN_HITS_MAX ||
         __builtin_mul_overflow(g.limit, g.size, &product) || product > BW_PLAN_HITS_MAX)
@@ -247,7 +253,7 @@ static bw_status groups_once(bw_ctx *ctx, bw_engine *engine, const bw_read *read
     g.map = bw_map_new();
     g.groups = bw_arena_calloc(ctx, g.limit, sizeof *g.groups);
     g.values = bw_arena_calloc(ctx, g.limit, sizeof *g.values);
-    st = g.map ? bw_path_parse(ctx, group_by, &g.path) : bw_fail_nomem(ctx);
+    st = g.map ? bw_path_parse(ctx, ask->by, &g.path) : bw_fail_nomem(ctx);
     if (st == BW_OK && (!g.groups || !g.values))
         st = BW_ENOMEM;
     if (st == BW_OK && g.limit > 0 && g.size > 0)
@@ -264,9 +270,6 @@ bw_status bw_query_groups(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
                           const bw_query *query, bw_str group_by, uint32_t group_size,
                           bw_result **out)
 {
-    bw_arena_mark mark = bw_arena_mark_get(ctx);
-    bw_status st = groups_once(ctx, engine, read, query, group_by, group_size, out);
-    return bw_read_again(ctx, engine, st, mark)
-               ? groups_once(ctx, engine, read, query, group_by, group_size, out)
-               : st;
+    const groups_ask ask = {query, group_by, group_size};
+    return bw_read_run(ctx, engine, read, groups_once, &ask, out);
 }

@@ -61,17 +61,23 @@ static bw_status run_plain(bw_result *r, const bw_query *queries, size_t n,
     return st;
 }
 
+typedef struct query_ask {
+    const bw_query *queries;
+    size_t n;
+} query_ask;
+
 static bw_status query_once(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
-                            const bw_query *queries, size_t nq, bw_result **out)
+                            const void *arg, bw_result **out)
 {
+    const query_ask *ask = arg;
     bw_result *r;
-    bw_status st = bw_result_open(ctx, engine, read, nq, &r);
+    bw_status st = bw_result_open(ctx, engine, read, ask->n, &r);
     if (st != BW_OK)
         return st;
-    for (size_t i = 0; st == BW_OK && i < nq;) {
-        size_t n = plain_run(&r->plan, queries + i, nq - i);
-        st = n > 1 ? run_plain(r, queries + i, n, r->queries + i)
-                   : run_one(r, &queries[i], &r->queries[i]);
+    for (size_t i = 0; st == BW_OK && i < ask->n;) {
+        size_t n = plain_run(&r->plan, ask->queries + i, ask->n - i);
+        st = n > 1 ? run_plain(r, ask->queries + i, n, r->queries + i)
+                   : run_one(r, &ask->queries[i], &r->queries[i]);
         i += n > 1 ? n : 1;
     }
     return bw_result_close(r, st, out);
@@ -83,11 +89,8 @@ bw_status bw_query_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
     if (nq > QUERIES_MAX)
         return bw_fail(ctx, BW_EINVALID, "A batch takes at most %d queries",
                        (int)QUERIES_MAX);
-    bw_arena_mark mark = bw_arena_mark_get(ctx);
-    bw_status st = query_once(ctx, engine, read, queries, nq, out);
-    return bw_read_again(ctx, engine, st, mark)
-               ? query_once(ctx, engine, read, queries, nq, out)
-               : st;
+    const query_ask ask = {queries, nq};
+    return bw_read_run(ctx, engine, read, query_once, &ask, out);
 }
 
 /* ---- retrieve ---- */
@@ -110,20 +113,26 @@ static bw_status find_points(bw_result *r, const bw_point_id *ids, size_t n,
     return BW_OK;
 }
 
+typedef struct ids_ask {
+    const bw_point_id *ids;
+    size_t n;
+} ids_ask;
+
 static bw_status retrieve_once(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
-                               const bw_point_id *ids, size_t n, bw_result **out)
+                               const void *arg, bw_result **out)
 {
+    const ids_ask *ask = arg;
     bw_result *r;
     size_t count = 0;
     bw_status st = bw_result_open(ctx, engine, read, 1, &r);
     if (st != BW_OK)
         return st;
     bw_map *seen = bw_map_new();
-    bw_scored *items = bw_arena_alloc(ctx, n * sizeof *items);
+    bw_scored *items = bw_arena_alloc(ctx, ask->n * sizeof *items);
     if (!seen || !items)
         st = bw_fail_nomem(ctx);
     else
-        st = find_points(r, ids, n, seen, items, &count);
+        st = find_points(r, ask->ids, ask->n, seen, items, &count);
     bw_map_free(seen);
     if (st == BW_OK)
         st = bw_result_fill(r, items, count, false, &r->queries[0]);
@@ -136,11 +145,8 @@ bw_status bw_retrieve(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
     if (n > RETRIEVE_MAX)
         return bw_fail(ctx, BW_EINVALID, "At most %d points can be retrieved",
                        (int)RETRIEVE_MAX);
-    bw_arena_mark mark = bw_arena_mark_get(ctx);
-    bw_status st = retrieve_once(ctx, engine, read, ids, n, out);
-    return bw_read_again(ctx, engine, st, mark)
-               ? retrieve_once(ctx, engine, read, ids, n, out)
-               : st;
+    const ids_ask ask = {ids, n};
+    return bw_read_run(ctx, engine, read, retrieve_once, &ask, out);
 }
 
 /* ---- scroll ---- */
@@ -159,8 +165,9 @@ static bw_status scroll_ids(bw_result *r, const bw_scroll *scroll, bw_scope *sco
 }
 
 static bw_status scroll_once(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
-                             const bw_scroll *scroll, bw_result **out)
+                             const void *arg, bw_result **out)
 {
+    const bw_scroll *scroll = arg;
     bw_result *r;
     bw_scope scope;
     bw_list list = {NULL, 0, false};
@@ -196,11 +203,7 @@ static bw_status scroll_once(bw_ctx *ctx, bw_engine *engine, const bw_read *read
 bw_status bw_scroll_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
                         const bw_scroll *scroll, bw_result **out)
 {
-    bw_arena_mark mark = bw_arena_mark_get(ctx);
-    bw_status st = scroll_once(ctx, engine, read, scroll, out);
-    return bw_read_again(ctx, engine, st, mark)
-               ? scroll_once(ctx, engine, read, scroll, out)
-               : st;
+    return bw_read_run(ctx, engine, read, scroll_once, scroll, out);
 }
 
 /* ---- count ---- */

@@ -27,12 +27,15 @@ bw_status bw_result_open(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
     return BW_OK;
 }
 
-bool bw_read_again(bw_ctx *ctx, bw_engine *engine, bw_status st, bw_arena_mark mark)
+bw_status bw_read_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read, bw_read_fn fn,
+                      const void *arg, bw_result **out)
 {
+    const bw_arena_mark mark = bw_arena_mark_get(ctx);
+    const bw_status st = fn(ctx, engine, read, arg, out);
     if (!bw_view_mends(engine, st))
-        return false;
+        return st;
     bw_arena_release(ctx, mark);
-    return true;
+    return fn(ctx, engine, read, arg, out);
 }
 
 bw_status bw_result_close(bw_result *r, bw_status st, bw_result **out)

@@ -24,10 +24,13 @@ struct bw_result {
 BW_MUST_USE bw_status bw_result_open(bw_ctx *ctx, bw_engine *engine,
                                      const bw_read *read, size_t nqueries,
                                      bw_result **out);
-/* Whether a read that failed with st is to be made once more, from the beginning: rows on
- * file were damaged, and the next view makes them again. Gives back what the first try
- * took from the arena. */
-bool bw_read_again(bw_ctx *ctx, bw_engine *engine, bw_status st, bw_arena_mark mark);
+/* One read of arg's kind: opens a result, fills it, closes it. */
+typedef bw_status (*bw_read_fn)(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                                const void *arg, bw_result **out);
+/* fn; and once more from the beginning, with what the first try took from the arena given
+ * back, if it failed on rows on file that were damaged: the next view makes them again. */
+BW_MUST_USE bw_status bw_read_run(bw_ctx *ctx, bw_engine *engine, const bw_read *read,
+                                  bw_read_fn fn, const void *arg, bw_result **out);
 /* Ends the search: explain text, lookup views. On failure frees the result and passes
  * the status on. */
 BW_MUST_USE bw_status bw_result_close(bw_result *r, bw_status status, bw_result **out);
