@@ -32,8 +32,7 @@ typedef struct sums {
     ledger memory;
 } sums;
 
-/* built: the graph is complete, and may be looked at. */
-static void add_matrix(const bw_matrix *m, bool built, ledger *t)
+static void add_matrix(const bw_matrix *m, ledger *t)
 {
     uint64_t codes = m->codes ? bw_codes_bytes(m->codes) : 0;
     uint64_t ids = (uint64_t)m->cap * (sizeof *m->ids + sizeof(uint32_t)); /* and ord */
@@ -42,7 +41,7 @@ static void add_matrix(const bw_matrix *m, bool built, ledger *t)
     t->bytes[VECTORS] += bw_matrix_bytes(m) - codes - (uint64_t)m->cap * sizeof *m->ids;
     if (!m->data)
         t->file += (uint64_t)m->cap * m->dim * bw_dtype_size(m->dtype);
-    const bw_index *ix = built ? bw_build_index(m) : NULL;
+    const bw_index *ix = bw_build_index(m); /* complete, though perhaps not serving yet */
     t->bytes[GRAPHS] += ix ? ix->ops->bytes(ix) : 0;
 }
 
@@ -68,13 +67,13 @@ static void add_snapshot(const bw_snapshot *s, sums *t)
         for (uint32_t i = 0; i < s->vecs[v].n; i++) {
             const bw_block_ref *r = &s->vecs[v].items[i];
             bool adopted = r->seg >= 0 && s->segs[r->seg].p.adopted;
-            add_matrix(r->b->m, adopted, &t->memory);
+            add_matrix(r->b->m, &t->memory);
             t->graphs += adopted && bw_build_index(r->b->m);
         }
     for (uint32_t i = 0; i < s->nmerges; i++)
         for (uint32_t v = 0; v < s->part->nvec; v++)
             if (s->merges[i].blocks[v])
-                add_matrix(s->merges[i].blocks[v]->m, false, &t->memory);
+                add_matrix(s->merges[i].blocks[v]->m, &t->memory);
     for (uint32_t i = 0; i < s->nrows; i++)
         t->memory.bytes[PAYLOAD] += s->rows->recs[i] ? s->rows->recs[i]->bytes : 0;
     bw_snapshot_index_rdlock(s);

@@ -50,7 +50,7 @@ size_t bw_map_bytes(const bw_map *m)
 {
     size_t n = bw_map_table_bytes(m);
     for (size_t i = 0; i < m->nentries; i++)
-        n += m->entries[i].key ? m->entries[i].n + 1 : 0;
+        n += m->entries[i].key ? m->entries[i].n : 0;
     return n;
 }
 

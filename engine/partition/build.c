@@ -550,7 +550,8 @@ static uint64_t count(const struct bw_build *job)
 void bw_builder_figures_get(bw_builder *b, bw_builder_figures *out)
 {
     pthread_mutex_lock(&b->lock);
-    *out = (bw_builder_figures){count(b->first), count(b->later), b->failed, b->refused};
+    *out = (bw_builder_figures){count(b->first) + count(b->running), count(b->later),
+                                b->failed, b->refused};
     pthread_mutex_unlock(&b->lock);
 }
 

@@ -64,9 +64,9 @@ void bw_builder_forget(bw_builder *b, uint64_t number);
  * failed for lack of memory, or for rows that could not be read, is tried again after 1, 2,
  * 4, … seconds, at most ten minutes apart, and serves from when it succeeds. */
 const bw_index *bw_build_index(const bw_matrix *m);
-size_t bw_builder_pending(bw_builder *b); /* in the queue */
+size_t bw_builder_pending(bw_builder *b); /* queued, or being built */
 typedef struct bw_builder_figures {
-    uint64_t pending, retrying; /* in the queue; failed, and waiting to be tried again */
+    uint64_t pending, retrying; /* queued or being built; failed, to be tried again */
     uint64_t failed;            /* tries in vain, ever */
     uint64_t refused;           /* saved graphs that were damaged or did not fit, ever */
 } bw_builder_figures;

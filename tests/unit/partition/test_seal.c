@@ -502,6 +502,16 @@ static bw_status hold_builds(const char *name)
     return BW_OK;
 }
 
+static uint64_t pending(cell *c)
+{
+    bw_engine_figures f;
+    bw_engine_figures_get(c->engine, &f);
+    for (size_t i = 0; i < f.n; i++)
+        if (strcmp(f.each[i].name, "graphs_pending") == 0)
+            return f.each[i].value;
+    return UINT64_MAX;
+}
+
 /* Closing gives a running build up, and the next start does it again. */
 static void test_seal__closing_does_not_wait_for_a_build(void **state)
 {
@@ -518,6 +528,7 @@ static void test_seal__closing_does_not_wait_for_a_build(void **state)
     cell_collection(c, WIDE, BW_METRIC_EUCLID, 4);
     cell_upsert_range(c, 1, 0, ROWS, WIDE);
     assert_int_equal(shape_of(c).segments, 1);
+    assert_int_equal(pending(c), 1); /* queued, or in the worker's hands */
     bw_engine_close(c->engine);
     c->engine = NULL;
     assert_int_equal(graph_files(c, NULL), 0);
