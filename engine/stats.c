@@ -41,7 +41,7 @@ static void add_matrix(const bw_matrix *m, ledger *t)
     t->bytes[VECTORS] += bw_matrix_bytes(m) - codes - (uint64_t)m->cap * sizeof *m->ids;
     if (!m->data)
         t->file += (uint64_t)m->cap * m->dim * bw_dtype_size(m->dtype);
-    const bw_index *ix = bw_build_index(m); /* complete, though perhaps not serving yet */
+    const bw_index *ix = bw_build_index(m); /* or not serving yet */
     t->bytes[GRAPHS] += ix ? ix->ops->bytes(ix) : 0;
 }
 

@@ -473,7 +473,7 @@ static void test_map__put_and_remove_for_long_stays_small(void **state)
         }
     }
     assert_int_equal(bw_map_count(m), 10);
-    assert_int_equal(bw_map_bytes(m) - bw_map_table_bytes(m), 10 * sizeof(uint64_t));
+    assert_int_equal(bw_map_bytes(m) - bw_map_table_bytes(m), 10 * sizeof(uint32_t));
     bw_map_free(m);
 }
 
