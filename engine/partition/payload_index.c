@@ -12,13 +12,13 @@
  *   text            word -> rows
  *   geo             nothing yet but the presence sets
  *
- * Sorted kinds keep a small sorted tail and runs of doubling size (a merge sort that is
- * never finished): adding costs O(log n) amortised, a look-up O(log² n). Left out:
- * values_count and nested (always read), removal (dead rows are masked by the reader).
+ * Sorted kinds keep their values in payload_numbers.h. Left out: values_count and nested
+ * (always read), removal (dead rows are masked by the reader).
  */
 #include "payload_index.h"
 #include "../base/map.h"
 #include "payload.h"
+#include "payload_numbers.h"
 #include <roaring/roaring.h>
 
 typedef enum index_kind {
@@ -30,18 +30,7 @@ typedef enum index_kind {
     KIND_GEO
 } index_kind;
 
-enum { TAIL_MAX = 256, RUNS_MAX = 48, LOOKUP_WORDS_MAX = 4096 };
-
-typedef enum num_kind { NUM_INT, NUM_NEGATIVE, NUM_REAL } num_kind;
-typedef struct num { /* a number and its row, 16 bytes */
-    uint64_t bits;   /* magnitude, or the double's bits */
-    uint32_t row;
-    uint32_t kind;
-} num;
-typedef struct num_run {
-    num *items;
-    size_t n;
-} num_run;
+enum { LOOKUP_WORDS_MAX = 4096 };
 
 struct bw_payload_index {
     /* what is indexed */
@@ -57,10 +46,7 @@ struct bw_payload_index {
     /* values */
     bw_map *strings;            /* STRING, TEXT: posting of each string or word */
     roaring_bitmap_t *bools[2]; /* BOOL */
-    num_run runs[RUNS_MAX];     /* NUMBER, DATE: older and larger first */
-    size_t nruns;
-    num *tail; /* sorted; room for tail_cap, at most TAIL_MAX */
-    size_t ntail, tail_cap;
+    bw_numbers numbers;         /* NUMBER, DATE */
     /* scratch of the writer */
     bw_buf scratch;
 };
@@ -154,10 +140,8 @@ void bw_payload_index_free(bw_payload_index *ix)
         if (sets[i])
             roaring_bitmap_free(sets[i]);
     }
-    for (size_t i = 0; i < ix->nruns; i++)
-        bw_free(ix->runs[i].items);
+    bw_numbers_clear(&ix->numbers);
     bw_buf_clear(&ix->scratch);
-    bw_free(ix->tail);
     bw_free((void *)(uintptr_t)ix->path.steps);
     bw_free((void *)(uintptr_t)ix->field.ptr);
     bw_free(ix);
@@ -178,11 +162,9 @@ size_t bw_payload_index_bytes(const bw_payload_index *ix)
     const roaring_bitmap_t *sets[] = {ix->nonempty, ix->isnull,   ix->nonnull, ix->other,
                                       ix->multi,    ix->bools[0], ix->bools[1]};
     size_t n = sizeof *ix + ix->field.len + ix->path.n * sizeof *ix->path.steps +
-               bw_map_bytes(ix->strings) + ix->tail_cap * sizeof *ix->tail;
+               bw_map_bytes(ix->strings) + bw_numbers_bytes(&ix->numbers);
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
         n += set_bytes(sets[i]);
-    for (size_t i = 0; i < ix->nruns; i++)
-        n += ix->runs[i].n * sizeof *ix->runs[i].items;
     bw_str key;
     uint64_t *slot;
     for (size_t it = 0; bw_map_next(ix->strings, &it, &key, &slot);)
@@ -237,133 +219,6 @@ static void posting_or(uint64_t slot, bw_bitmap *out)
         set_or(posting_set(slot), out);
 }
 
-/* ---- sorted numbers ---- */
-
-static bw_number num_value(const num *x)
-{
-    if (x->kind != NUM_REAL)
-        return (bw_number){true, x->kind == NUM_NEGATIVE, x->bits,
-                           x->kind == NUM_NEGATIVE ? -(double)x->bits
-                                                   : (double)x->bits};
-    bw_number v = {false, false, 0, 0};
-    memcpy(&v.real, &x->bits, sizeof v.real);
-    return v;
-}
-
-static num num_make(const bw_number *v, uint32_t row)
-{
-    num x = {v->mag, row, v->negative ? NUM_NEGATIVE : NUM_INT};
-    if (!v->is_int) {
-        x.kind = NUM_REAL;
-        memcpy(&x.bits, &v->real, sizeof x.bits);
-    }
-    return x;
-}
-
-static int num_cmp(const num *a, const num *b)
-{
-    bw_number x = num_value(a), y = num_value(b);
-    int c = bw_number_cmp(&x, &y);
-    return c != 0 ? c : (a->row > b->row) - (a->row < b->row);
-}
-
-static bool merge_last_runs(bw_payload_index *ix)
-{
-    num_run *a = &ix->runs[ix->nruns - 2], *b = a + 1;
-    num *items = bw_alloc((a->n + b->n) * sizeof *items);
-    if (!items)
-        return false;
-    size_t i = 0, j = 0, n = 0;
-    while (i < a->n || j < b->n) {
-        bool first =
-            j == b->n || (i < a->n && num_cmp(&a->items[i], &b->items[j]) <= 0);
-        items[n++] = first ? a->items[i++] : b->items[j++];
-    }
-    bw_free(a->items);
-    bw_free(b->items);
-    *a = (num_run){items, n};
-    ix->nruns--;
-    return true;
-}
-
-static bool tail_to_run(bw_payload_index *ix)
-{
-    assert(ix->nruns <
-           RUNS_MAX); /* sizes at least double: 256 · 2^40 rows do not exist */
-    ix->runs[ix->nruns++] = (num_run){ix->tail, ix->ntail};
-    ix->tail = NULL;
-    ix->ntail = ix->tail_cap = 0;
-    while (ix->nruns > 1 && ix->runs[ix->nruns - 2].n < 2 * ix->runs[ix->nruns - 1].n) {
-        if (!merge_last_runs(ix))
-            return false;
-    }
-    return true;
-}
-
-static bool number_add(bw_payload_index *ix, const bw_number *v, uint32_t row)
-{
-    if (ix->ntail == TAIL_MAX && !tail_to_run(ix))
-        return false;
-    if (ix->ntail == ix->tail_cap) {
-        size_t cap = ix->tail_cap ? 2 * ix->tail_cap : 4;
-        num *grown = bw_realloc(ix->tail, cap * sizeof *grown);
-        if (!grown)
-            return false;
-        ix->tail = grown;
-        ix->tail_cap = cap;
-    }
-    num x = num_make(v, row);
-    size_t lo = 0, hi = ix->ntail;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (num_cmp(&ix->tail[mid], &x) < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    memmove(&ix->tail[lo + 1], &ix->tail[lo], (ix->ntail - lo) * sizeof x);
-    ix->tail[lo] = x;
-    ix->ntail++;
-    return true;
-}
-
-/* First item that is not below the range's lower bound. */
-static size_t run_begin(const num *items, size_t n, const bw_range *r)
-{
-    size_t lo = 0, hi = n;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        bw_number v = num_value(&items[mid]);
-        bool below = (r->has_gt && bw_number_cmp(&v, &r->gt) <= 0) ||
-                     (r->has_gte && bw_number_cmp(&v, &r->gte) < 0);
-        if (below)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
-static void run_range(const num *items, size_t n, const bw_range *r, bool ints_only,
-                      bw_bitmap *out)
-{
-    for (size_t i = run_begin(items, n, r); i < n; i++) {
-        bw_number v = num_value(&items[i]);
-        if (!bw_range_has(r, &v))
-            return;
-        if (items[i].row < out->nbits && (v.is_int || !ints_only))
-            bw_bitmap_set(out, items[i].row);
-    }
-}
-
-static void numbers_or(const bw_payload_index *ix, const bw_range *r, bool ints_only,
-                       bw_bitmap *out)
-{
-    for (size_t i = 0; i < ix->nruns; i++)
-        run_range(ix->runs[i].items, ix->runs[i].n, r, ints_only, out);
-    run_range(ix->tail, ix->ntail, r, ints_only, out);
-}
-
 /* ---- adding ---- */
 
 typedef struct adding {
@@ -402,14 +257,14 @@ static bool add_typed(adding *a, bw_str raw)
     case KIND_NUMBER:
         if (!bw_raw_number(raw, &v))
             return false;
-        a->ok = number_add(ix, &v, a->row) && a->ok;
+        a->ok = bw_numbers_add(&ix->numbers, &v, a->row) && a->ok;
         return true;
     case KIND_DATE:
         if (!bw_raw_string(raw, &ix->scratch, &s) || !bw_payload_time(s, &ns))
             return false;
         v = (bw_number){true, ns < 0, ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns,
                         (double)ns};
-        a->ok = number_add(ix, &v, a->row) && a->ok;
+        a->ok = bw_numbers_add(&ix->numbers, &v, a->row) && a->ok;
         return true;
     case KIND_BOOL:
         if (!bw_raw_is_bool(raw))
@@ -506,7 +361,7 @@ static void value_or(const bw_payload_index *ix, const bw_value *v, bw_bitmap *o
         bw_number n = {true, v->negative, v->mag,
                        v->negative ? -(double)v->mag : (double)v->mag};
         bw_range r = {.has_gte = true, .has_lte = true, .gte = n, .lte = n};
-        numbers_or(ix, &r, true, out);
+        bw_numbers_or(&ix->numbers, &r, true, out);
     }
 }
 
@@ -625,7 +480,7 @@ static bw_lookup_kind lookup_range(const bw_payload_index *ix, const bw_conditio
 {
     if (ix->kind != (c->kind == BW_COND_RANGE ? KIND_NUMBER : KIND_DATE))
         return BW_LOOKUP_NONE;
-    numbers_or(ix, &c->range, false, out);
+    bw_numbers_or(&ix->numbers, &c->range, false, out);
     return BW_LOOKUP_EXACT;
 }
 
@@ -723,29 +578,12 @@ void bw_payload_index_walk(const bw_payload_index *ix, const bw_bitmap *rows,
 
 size_t bw_payload_index_sorted(const bw_payload_index *ix, bool dates)
 {
-    size_t n = ix->ntail;
-    if (ix->kind != (dates ? KIND_DATE : KIND_NUMBER))
-        return 0;
-    for (size_t i = 0; i < ix->nruns; i++)
-        n += ix->runs[i].n;
-    return n;
-}
-
-static void walk_run(const num *items, size_t n, bool falling, bw_index_number_fn fn,
-                     void *arg)
-{
-    for (size_t i = 0; i < n; i++) {
-        const num *x = &items[falling ? n - 1 - i : i];
-        bw_number v = num_value(x);
-        if (!fn(arg, &v, x->row))
-            return;
-    }
+    return ix->kind == (dates ? KIND_DATE : KIND_NUMBER) ? bw_numbers_count(&ix->numbers)
+                                                         : 0;
 }
 
 void bw_payload_index_walk_sorted(const bw_payload_index *ix, bool falling,
                                   bw_index_number_fn fn, void *arg)
 {
-    for (size_t i = 0; i < ix->nruns; i++)
-        walk_run(ix->runs[i].items, ix->runs[i].n, falling, fn, arg);
-    walk_run(ix->tail, ix->ntail, falling, fn, arg);
+    bw_numbers_walk(&ix->numbers, falling, fn, arg);
 }
