@@ -28,7 +28,9 @@ enum {
     BW_GRAPH_NODES_MIN = 64,  /* fewer are scanned */
     BW_GRAPH_ENTRIES_MAX = 4096,
     BW_GRAPH_SLOTS = 16,      /* scratches kept for the next searches */
-    BW_GRAPH_RUNGS = 32,      /* of the ladder of efforts */
+    BW_GRAPH_RUNGS = 40,      /* of the ladder of efforts, at most */
+    BW_GRAPH_FEW_ROWS = 5000, /* fewer are tuned in coarse steps, and as a part of more */
+    BW_GRAPH_QUESTIONS = 800, /* that an index is tuned with */
     BW_GRAPH_DIM_MAX = 16384
 };
 
@@ -218,6 +220,17 @@ bw_status bw_graph__gave_up(bw_ctx *ctx, const bw_index_params *params);
 bool bw_graph__parallel(uint32_t threads, const atomic_bool *stop, size_t n, size_t piece,
                         void (*fn)(void *arg, uint32_t thread, size_t from, size_t to),
                         void *arg);
+
+/* ---- graph_questions.c ---- */
+/* Family i is questions from[i] … from[i + 1] - 1. */
+typedef struct bw_graph_families {
+    size_t n;
+    size_t from[4];
+} bw_graph_families;
+/* BW_GRAPH_QUESTIONS × dim f32 into `questions`; cosine: normalised. */
+BW_MUST_USE bw_status bw_graph__questions(bw_ctx *ctx, const bw_graph *g,
+                                          const bw_rows *rows, float *questions,
+                                          bw_graph_families *families);
 
 /* ---- graph_tune.c ---- */
 BW_MUST_USE bw_status bw_graph__tune(bw_ctx *ctx, bw_graph *g, const bw_rows *rows);

@@ -1,6 +1,6 @@
 /* The saved form of the kind "graph", and its reader.
  *
- *   0   8  "BWGRAPH2"
+ *   0   8  "BWGRAPH3"
  *   8   4  metric (bw_metric)         12  4  dim
  *   16  4  R                          20  4  ef_construction
  *   24  8  seed                       32  8  rows n
@@ -40,7 +40,7 @@ static graph_header header_of(const bw_graph *g)
                       .seed = g->params.seed,
                       .n = g->n,
                       .nodes = g->nodes};
-    memcpy(h.magic, "BWGRAPH2", sizeof h.magic);
+    memcpy(h.magic, "BWGRAPH3", sizeof h.magic);
     if (g->nodes > 0) {
         h.lanes = g->wide.R;
         h.tables = g->first != NULL;

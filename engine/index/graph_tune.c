@@ -1,43 +1,35 @@
 /* Which effort a wanted recall takes: measured on this index, at the end of its build.
  *
- * Queries are made of the index's own rows, never of what people asked. A row as it is
- * would be too easy a query (its neighbours have links to it), so it is moved by 0.57 of
- * the distance of a 10th neighbour, in the direction in which two other rows differ: so
- * the noise has the shape of the data. With that much of it the moved rows ask for about
- * as much as real questions do and a little more (20,000 MiniLM rows, 500 questions: 0.95
- * asked 0.953 given, 0.97 0.974, 0.99 0.993; half of the distance gives 0.944, 0.962 and
- * 0.988, two thirds 0.967, 0.987 and 0.996). Exact answers come from a scan, a ladder
- * of efforts is tried, and each rung keeps a lower 95 % bound of recall@10: Wilson's
- * interval (1927), with the number of trials made smaller by as much as hits of one query
- * go together. Draws are by hash of the seed, sums in one order: the same on every ISA
- * and with any threads.
+ * Questions are made by graph_questions.c, in families. Exact answers come from a scan, a
+ * ladder of efforts is tried, and each rung keeps, of the family that does worst there, a
+ * lower 95 % bound of recall@10: Wilson's interval (1927), with the number of trials made
+ * smaller by as much as hits of one query go together. Draws are by hash of the seed, sums
+ * in one order: the same on every ISA and with any threads.
  *
  * A recall between two rungs takes the upper one. What no rung reaches is scanned. */
 #include "graph.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum {
-    QUERIES = 800,
+    QUERIES = BW_GRAPH_QUESTIONS,
     K = 10,
-    PLACES = 64,     /* rows whose 10th neighbour is looked up */
     PIECE = 16,      /* queries that share a pass over the rows */
     BLOCK = 256,     /* rows of a pass that stay in cache */
     EFFORT_DEFAULT = 64,
     THREADS_MAX = 64,
-    FEW_ROWS = 5000, /* of an index that is tuned in coarse steps: a scan is soon as fast */
     COARSE = 3
 };
 
-#define NOISE 0.57   /* of the distance to a 10th neighbour */
 #define ENOUGH 0.998 /* no rung above a bound of this */
 
 /* Steps of a tenth where most questions are; a search at a rung costs next to nothing
  * beside the exact answers. */
-static const uint32_t efforts[BW_GRAPH_RUNGS] = {
-    4,  5,  6,  7,  8,  10, 12, 14, 16,  18,  20,  22,  24,  26,  29,  32,
-    36, 40, 44, 48, 53, 58, 64, 72, 80, 92, 104, 128, 160, 224, 384, 768};
+static const uint32_t efforts[] = {
+    4,  5,  6,  7,  8,  10, 12, 14,  16,  18,  20,  22,  24,  26,  29,  32,  36,  40, 44,
+    48, 53, 58, 64, 72, 80, 92, 104, 116, 128, 144, 160, 192, 224, 288, 384, 512, 768};
+enum { RUNGS = sizeof efforts / sizeof *efforts };
+static_assert(sizeof efforts / sizeof *efforts <= BW_GRAPH_RUNGS, "room in the graph");
 
 typedef struct tune {
     bw_graph *g;
@@ -49,114 +41,10 @@ typedef struct tune {
     uint8_t *hits;
     bw_point_id *ids;     /* zeros: searches want them, ties do not matter here */
     bw_bitmap all, block; /* every row; every row of a block */
-    bool lengths; /* short and long queries too: a rung is as good as for the hardest */
+    bw_graph_families families;
     uint32_t effort;
     atomic_bool failed;
 } tune;
-
-static uint64_t draw(uint64_t seed, uint64_t i)
-{
-    uint64_t z = seed + (i + 1) * 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const float x = *(const float *)a, y = *(const float *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* The median distance to a 10th neighbour, in the rows' own measure; by the graph. */
-static float tenth_distance(const bw_graph *g, bw_graph_scratch *s, const float *places)
-{
-    float d[PLACES];
-    for (size_t i = 0; i < PLACES; i++) {
-        bw_graph_walk w = {.ef = 100,
-                           .want = K + 1,
-                           .rank = K + 1,
-                           .bound = INFINITY,
-                           .slack = INFINITY,
-                           .narrow = INFINITY};
-        bw_graph__query(g, s, places + i * g->params.dim);
-        bw_graph__walk(g, s, &w);
-        d[i] = w.nbest ? s->best[w.nbest - 1].d : 0;
-    }
-    qsort(d, PLACES, sizeof *d, by_value);
-    return sqrtf(d[PLACES / 2] > 0 ? d[PLACES / 2] : 0) / g->scale;
-}
-
-static void query_move(const bw_graph *g, float *q, const float *a, const float *b,
-                       double by)
-{
-    const uint32_t dim = g->params.dim;
-    double s = 0;
-    for (uint32_t i = 0; i < dim; i++)
-        s += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
-    const double f = s > 0 ? by / sqrt(s) : 0;
-    for (uint32_t i = 0; i < dim; i++)
-        q[i] = (float)((double)q[i] + f * ((double)a[i] - (double)b[i]));
-    if (g->params.metric == BW_METRIC_COSINE)
-        bw_normalize_f32(q, dim);
-}
-
-static double length_of(const float *v, size_t dim)
-{
-    double s = 0;
-    for (size_t i = 0; i < dim; i++)
-        s += (double)v[i] * (double)v[i];
-    return sqrt(s);
-}
-
-/* Distances between rows of differing lengths: questions may well be of another length
- * than most rows. A short one is nearly as far from every row as that is long, a long one
- * has its answers among the few long rows. So a quarter of the queries becomes as short as
- * the shortest twentieth of the rows, another as long as the longest. */
-static void queries_stretch(tune *t, const float *rows)
-{
-    const size_t dim = t->g->params.dim;
-    float lengths[3 * QUERIES];
-    for (size_t i = 0; i < 3 * QUERIES; i++)
-        lengths[i] = (float)length_of(rows + i * dim, dim);
-    qsort(lengths, 3 * QUERIES, sizeof *lengths, by_value);
-    const float low = lengths[3 * QUERIES / 20], middle = lengths[3 * QUERIES / 2],
-                high = lengths[3 * QUERIES - 3 * QUERIES / 20];
-    t->lengths = low < 0.95f * middle || high > 1.05f * middle;
-    for (size_t q = QUERIES / 2; t->lengths && q < QUERIES; q++) {
-        float *v = t->queries + q * dim;
-        const float want = q < QUERIES * 3 / 4 ? low : high;
-        const double l = length_of(v, dim), f = l > 0 ? (double)want / l : 1;
-        for (size_t i = 0; i < dim; i++)
-            v[i] = (float)((double)v[i] * f);
-    }
-}
-
-static bw_status queries_make(bw_ctx *ctx, tune *t)
-{
-    const bw_graph *g = t->g;
-    const size_t dim = g->params.dim;
-    uint32_t which[3 * QUERIES];
-    for (size_t i = 0; i < 3 * QUERIES; i++)
-        which[i] = (uint32_t)(draw(g->params.seed, i) % g->n);
-    float *rows = bw_alloc_vectors(3 * QUERIES * dim * sizeof *rows);
-    bw_graph_scratch *s = bw_graph__scratch_new(g, 128, g->nodes);
-    bw_status st = rows && s ? BW_OK : bw_fail_nomem(ctx);
-    if (st == BW_OK)
-        st = bw_rows_get(ctx, t->rows, which, 3 * QUERIES, rows);
-    if (st == BW_OK) {
-        const float by = tenth_distance(g, s, rows);
-        memcpy(t->queries, rows, QUERIES * dim * sizeof *rows);
-        for (size_t i = 0; i < QUERIES; i++)
-            query_move(g, t->queries + i * dim, rows + (QUERIES + 2 * i) * dim,
-                       rows + (QUERIES + 2 * i + 1) * dim, NOISE * (double)by);
-        if (g->params.metric == BW_METRIC_EUCLID)
-            queries_stretch(t, rows);
-    }
-    bw_free_vectors(rows);
-    bw_graph__scratch_free(s);
-    return st;
-}
 
 /* ---- exact answers ---- */
 
@@ -246,15 +134,17 @@ static bw_status rungs_measure(bw_ctx *ctx, tune *t, const bw_index_params *para
     if (!bw_graph__parallel(params->threads, params->stop, QUERIES, PIECE, scan_pieces, t))
         return bw_graph__gave_up(ctx, params);
     float before = 0;
-    const size_t step = g->n < FEW_ROWS ? COARSE : 1;
-    for (size_t i = 0; i < BW_GRAPH_RUNGS && !atomic_load(&t->failed); i += step) {
+    const size_t step = g->n < BW_GRAPH_FEW_ROWS ? COARSE : 1;
+    for (size_t i = 0; i < RUNGS && !atomic_load(&t->failed); i += step) {
         t->effort = efforts[i];
         if (!bw_graph__parallel(params->threads, params->stop, QUERIES, PIECE,
                                 search_pieces, t))
             return bw_graph__gave_up(ctx, params);
-        double low = bound_lower(t->hits, t->lengths ? QUERIES / 2 : QUERIES);
-        for (size_t q = QUERIES / 2; t->lengths && q < QUERIES; q += QUERIES / 4)
-            low = fmin(low, bound_lower(t->hits + q, QUERIES / 4));
+        double low = 1;
+        for (size_t f = 0; f < t->families.n; f++) {
+            const size_t *from = t->families.from + f;
+            low = fmin(low, bound_lower(t->hits + from[0], from[1] - from[0]));
+        }
         before = (float)low > before ? (float)low : before;
         g->rungs[g->nrungs++] = (bw_graph_rung){efforts[i], before};
         if (before >= (float)ENOUGH)
@@ -285,7 +175,7 @@ bw_status bw_graph__tune(bw_ctx *ctx, bw_graph *g, const bw_rows *rows)
     if (st == BW_OK) {
         bw_bitmap_fill(&t.all);
         bw_bitmap_fill(&t.block);
-        st = queries_make(ctx, &t);
+        st = bw_graph__questions(ctx, g, rows, t.queries, &t.families);
     }
     if (st == BW_OK)
         st = rungs_measure(ctx, &t, params);
