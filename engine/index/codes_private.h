@@ -33,6 +33,7 @@ typedef struct bw_codes_asker {
     bw_codes_query q;
     const bw_bitmap *allowed; /* of the block at hand; NULL: takes no part */
     bw_code4_query test;
+    bool ready;     /* test and planes are filled: by the first block that it looks at */
     int8_t *planes; /* NULL: blind, every row is scored */
     int32_t *sums;  /* of the window */
     float *upper;   /* waiters' bounds … */

@@ -197,6 +197,8 @@ size_t bw_codes__trigger(const bw_codes_asker *a, size_t waits)
 bw_status bw_codes__settle(bw_codes_pass *p, bw_codes_asker *a, bool all)
 {
     const bw_topk *out = a->q.out;
+    if (!a->ready)
+        return BW_OK;
     bw_codes__raise(p, a); /* others push too */
     waiters_drop(a);
     while (a->n > 0) {

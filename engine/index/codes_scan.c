@@ -217,6 +217,14 @@ static bw_status block_put(bw_codes_pass *p, const bw_codes_block *b)
     return BW_OK;
 }
 
+/* A pass over a search of few rows may end without a block. */
+static void asker_ready(const bw_codes_pass *p, bw_codes_asker *a)
+{
+    if (!bw_codes__query(p->metric, p->dim, a->q.query, &a->test, a->planes))
+        a->planes = NULL;
+    a->ready = true;
+}
+
 bw_status bw_codes_add(bw_codes_pass *p, const bw_codes_block *b,
                        const bw_bitmap *const *allowed)
 {
@@ -227,6 +235,8 @@ bw_status bw_codes_add(bw_codes_pass *p, const bw_codes_block *b,
     for (size_t j = 0; j < p->nq && st == BW_OK; j++) {
         bw_codes_asker *a = &p->askers[j];
         a->allowed = allowed[j];
+        if (a->allowed && !a->ready)
+            asker_ready(p, a);
         seen = seen || sees(a);
         if (sees(a))
             bw_codes__raise(p, a);
@@ -250,8 +260,6 @@ static bw_status asker_init(bw_codes_pass *p, bw_codes_asker *a, const bw_codes_
     a->slot = bw_arena_alloc(p->ctx, a->cap * sizeof *a->slot);
     if (!a->planes || !a->sums || !a->upper || !a->slot)
         return BW_ENOMEM;
-    if (!bw_codes__query(p->metric, p->dim, q->query, &a->test, a->planes))
-        a->planes = NULL;
     a->trigger = bw_codes__trigger(a, k);
     return BW_OK;
 }
