@@ -32,8 +32,8 @@ typedef struct ask {
     const bw_filter *filter;
     float *vector;
     uint32_t dim;
-    bw_class_id last_class; /* the label text that was asked for last */
-    bw_str last_labels;
+    bw_v1_window *window; /* NULL: all hits, texts whole */
+    bw_v1_shown shown;
 } ask;
 
 static bw_status read_mode(ask *x, const bw_json *body)
@@ -66,15 +66,9 @@ static bw_status read_recall(ask *x, const bw_json *body)
     return BW_OK;
 }
 
-static bw_status read_body(ask *x, const bw_json **filter)
+static bw_status read_body(ask *x, const bw_json *body, const bw_json **filter)
 {
-    static const char *const allowed[] = {"query",  "collection", "limit", "mode",
-                                          "filter", "explain",    "recall", "exact",
-                                          NULL};
-    const bw_json *body;
-    bw_status s = bw_v1_body(x->r, allowed, &body);
-    if (!s)
-        s = bw_v1_text(x->ctx, body, "query", 1, QUERY_BYTES_MAX, &x->text);
+    bw_status s = bw_v1_text(x->ctx, body, "query", 1, QUERY_BYTES_MAX, &x->text);
     if (!s)
         s = bw_v1_text(x->ctx, body, "collection", 1, BW_LIMIT_COLLECTION_NAME,
                        &x->collection);
@@ -139,6 +133,23 @@ static bw_status run(ask *x, bw_result **out)
     return bw_query_run(x->ctx, bw_server_engine(x->r->server), &read, &root, 1, out);
 }
 
+/* Moves back to where a character begins. */
+static size_t boundary(bw_str t, size_t at)
+{
+    while (at > 0 && at < t.len && ((unsigned char)t.ptr[at] & 0xc0) == 0x80)
+        at--;
+    return at;
+}
+
+static void put_text(bw_v1_shown *c, bw_buf *b, bw_str t)
+{
+    size_t from = boundary(t, c->text_skip < t.len ? c->text_skip : t.len), to = t.len;
+    if (c->text_max && to - from > c->text_max)
+        to = boundary(t, from + c->text_max);
+    bw_json_put_str(b, (bw_str){t.ptr + from, to - from});
+    c->text_next = to < t.len ? to : 0;
+}
+
 static void put_value(bw_buf *b, const char *key, const bw_json *v)
 {
     bw_json_put_key(b, key);
@@ -148,57 +159,88 @@ static void put_value(bw_buf *b, const char *key, const bw_json *v)
         bw_buf_puts(b, "null");
 }
 
-static bw_status put_labels(ask *x, bw_buf *b, const bw_class_id *id)
+static bw_status put_labels(bw_request *r, bw_v1_shown *c, bw_buf *b,
+                            const bw_class_id *id)
 {
     char hex[BW_CLASS_TEXT + 1];
     bw_status s = BW_OK;
-    if (!x->last_labels.ptr || bw_class_id_cmp(id, &x->last_class) != 0)
-        s = bw_gate_label_text(x->r, id, &x->last_labels);
+    if (!c->last_labels.ptr || bw_class_id_cmp(id, &c->last_class) != 0)
+        s = bw_gate_label_text(r, id, &c->last_labels);
     if (s)
         return s;
-    x->last_class = *id;
+    c->last_class = *id;
     bw_class_id_hex(id, hex);
     bw_json_put_key(b, "labels");
-    bw_buf_str(b, x->last_labels);
+    bw_buf_str(b, c->last_labels);
     bw_buf_printf(b, ",\"class\":\"%s\"", hex);
     return BW_OK;
 }
 
-static bw_status put_hit(ask *x, bw_buf *b, const bw_hit *hit)
+bw_status bw_v1_put_hit(bw_request *r, bw_v1_shown *c, bw_buf *b, const bw_hit *hit)
 {
     bw_json *payload = NULL;
-    bw_arena_mark mark = bw_arena_mark_get(x->ctx);
+    bw_arena_mark mark = bw_arena_mark_get(r->ctx);
     bw_status s = hit->payload.len
-                      ? bw_json_parse(x->ctx, hit->payload, BW_QDRANT_JSON, &payload)
+                      ? bw_json_parse(r->ctx, hit->payload, BW_QDRANT_JSON, &payload)
                       : BW_OK;
     if (s)
         return s == BW_EINVALID
-                   ? bw_fail(x->ctx, BW_ECORRUPT, "a stored payload is no JSON")
+                   ? bw_fail(r->ctx, BW_ECORRUPT, "a stored payload is no JSON")
                    : s;
     const bw_json *m = bw_json_get(payload, "metadata"),
                   *text = bw_json_get(payload, "page_content");
+    c->text_next = 0;
     bw_json_sep(b);
     bw_buf_puts(b, "{\"id\":");
     bw_json_put_point_id(b, &hit->id);
-    bw_json_put_key(b, "score");
-    bw_json_put_f32(b, hit->score);
+    if (hit->has_score) {
+        bw_json_put_key(b, "score");
+        bw_json_put_f32(b, hit->score);
+    }
     bw_json_put_key(b, "text");
     if (hit->text.ptr)
-        bw_json_put_str(b, hit->text);
+        put_text(c, b, hit->text);
     else if (text && text->kind == BW_JSON_STRING)
-        bw_buf_str(b, text->raw);
+        put_text(c, b, text->str);
     else
         bw_buf_puts(b, "null");
-    static const char *const shown[] = {"title",    "source",     "page",
-                                        "headings", "byte_begin", "byte_end"};
-    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
+    static const char *const shown[] = {"title",      "source",   "page",  "headings",
+                                        "byte_begin", "byte_end", "digest"};
+    for (size_t i = 0; i < sizeof shown / sizeof *shown - !c->digest; i++)
         put_value(b, shown[i], bw_json_get(m, shown[i]));
-    bw_arena_release(x->ctx, mark);
-    s = put_labels(x, b, &hit->class_id);
+    bw_arena_release(r->ctx, mark);
+    s = put_labels(r, c, b, &hit->class_id);
     bw_json_put_key(b, "version");
     bw_json_put_u64(b, hit->version);
+    if (c->text_next) {
+        bw_json_put_key(b, "text_next_offset");
+        bw_json_put_u64(b, c->text_next);
+    }
     bw_buf_putc(b, '}');
-    bw_audit_add_id(x->r->audit, &hit->id, &hit->class_id);
+    return s;
+}
+
+/* The hits of the window; without one, all. A hit that is not shown is not in the audit
+ * record either. */
+static bw_status put_hits(ask *x, bw_buf *b, const bw_hit *hits, size_t n)
+{
+    bw_v1_window *w = x->window;
+    size_t first = w ? w->skip : 0, end = w && n > first + w->take ? first + w->take : n;
+    bw_status s = BW_OK;
+    for (size_t i = first; i < end && !s; i++) {
+        size_t before = b->len;
+        s = bw_v1_put_hit(x->r, &x->shown, b, &hits[i]);
+        if (w && w->shown > 0 && b->len > w->bytes_max) {
+            b->len = before;
+            w->more = true;
+            return s;
+        }
+        bw_audit_add_id(x->r->audit, &hits[i].id, &hits[i].class_id);
+        if (w)
+            w->shown++;
+    }
+    if (w)
+        w->more = n > end;
     return s;
 }
 
@@ -208,8 +250,7 @@ static bw_status answer(ask *x, const bw_result *result, bw_response *out)
     bw_status s = BW_OK;
     const bw_hit *hits = bw_result_hits(result, 0, &n);
     bw_buf_puts(&out->body, "{\"hits\":[");
-    for (size_t i = 0; i < n && !s; i++)
-        s = put_hit(x, &out->body, &hits[i]);
+    s = put_hits(x, &out->body, hits, n);
     bw_buf_putc(&out->body, ']');
     const char *plan = x->explain ? bw_result_explain(result) : "";
     if (*plan) {
@@ -225,16 +266,22 @@ static bw_status answer(ask *x, const bw_result *result, bw_response *out)
     return s ? s : bw_v1_done(x->r, out);
 }
 
-bw_status bw_v1_query(bw_request *r, bw_response *out)
+bw_status bw_v1_query_answer(bw_request *r, const bw_json *body, bw_v1_window *window,
+                             bw_response *out)
 {
-    ask x = {.r = r, .ctx = r->ctx, .limit = 10};
+    ask x = {.r = r, .ctx = r->ctx, .limit = 10, .window = window};
     const bw_json *filter;
     bw_result *result = NULL;
-    bw_status s = read_body(&x, &filter);
+    bw_status s = read_body(&x, body, &filter);
     if (!s)
         s = bw_gate_permit(r, x.collection, BW_ACTION_QUERY, &x.info, &x.permit);
     if (s)
         return s;
+    if (window) { /* every page is cut from the same list */
+        window->take = x.limit;
+        x.limit = BW_V1_WINDOW_HITS;
+        x.shown = (bw_v1_shown){.digest = true, .text_max = window->text_max};
+    }
     bw_qdrant_parse p = {.ctx = r->ctx, .info = &x.info};
     s = bw_qdrant__filter(&p, filter, &x.filter);
     if (s == BW_EINVALID)
@@ -247,4 +294,14 @@ bw_status bw_v1_query(bw_request *r, bw_response *out)
         s = answer(&x, result, out);
     bw_result_free(result);
     return s;
+}
+
+bw_status bw_v1_query(bw_request *r, bw_response *out)
+{
+    static const char *const allowed[] = {"query",  "collection", "limit", "mode",
+                                          "filter", "explain",    "recall", "exact",
+                                          NULL};
+    const bw_json *body;
+    bw_status s = bw_v1_body(r, allowed, &body);
+    return s ? s : bw_v1_query_answer(r, body, NULL, out);
 }
