@@ -53,6 +53,10 @@ static const setting settings[] = {
      "Addresses of the TLS-ending proxies in front of a cell without TLS. Beyond "
      "loopback\n"
      "connections from other addresses are closed. No header of theirs is trusted."},
+    {"server.origins", SET_LIST, AT(origins), "", 0, 0,
+     "Web origins (https://host) whose pages may call /mcp, besides this machine's. "
+     "Requests\n"
+     "without an Origin are none of a page's and pass."},
     {"server.io_threads", SET_U64, AT(io_threads), "0", 0, 64,
      "Threads that read and write sockets, and answer short questions where they read\n"
      "them; 0 = as many as processors, at least 2."},

@@ -20,7 +20,7 @@ typedef struct bw_config {
     bw_config_list cell_certs, cell_hw;
     /* server */
     bw_str listen, prefix, tls_cert, tls_key;
-    bw_config_list proxies;
+    bw_config_list proxies, origins;
     uint64_t io_threads, workers, connections, connections_per_address;
     uint64_t headers_s, idle_s, rate_bytes, request_s, stop_s;
     /* data */

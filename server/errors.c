@@ -1,4 +1,4 @@
-/* Error forms. Qdrant's routes: {"status":{"error":TEXT},"time":0.0}, `status` first,
+/* Error forms. /mcp: JSON-RPC's. Qdrant's routes: {"status":{"error":TEXT},"time":0.0}, `status` first,
  * since clients look for words in the first 200 bytes (contract, section 1). /v1:
  * {"error":{"code":…,"message":…,"pointer":…}}. An unknown path has an empty body, a
  * missing key plain text; those two are made where they arise. */
@@ -64,6 +64,8 @@ static const char *code_of(int http_status, bw_status status)
 
 bw_route_family bw_error_family(bw_str path)
 {
+    if (bw_str_is(path, "/mcp"))
+        return BW_FAMILY_MCP;
     return path.len >= 3 && memcmp(path.ptr, "/v1", 3) == 0 &&
                    (path.len == 3 || path.ptr[3] == '/')
                ? BW_FAMILY_V1
@@ -104,6 +106,15 @@ void bw_error_response(bw_response *out, bw_route_family family, int http_status
         bw_buf_puts(&out->body, "{\"status\":{\"error\":");
         bw_json_put_str(&out->body, m);
         bw_buf_puts(&out->body, "},\"time\":0.0}");
+        return;
+    }
+    if (family == BW_FAMILY_MCP) { /* what has no id yet: refused before it was read */
+        bw_buf_printf(&out->body,
+                      "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":%d,"
+                      "\"message\":",
+                      http_status >= 500 ? -32603 : -32600);
+        bw_json_put_str(&out->body, m);
+        bw_buf_puts(&out->body, "}}");
         return;
     }
     bw_buf_printf(&out->body, "{\"error\":{\"code\":\"%s\",\"message\":",

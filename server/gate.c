@@ -53,6 +53,11 @@ bw_gate_work bw_gate_work_of(const bw_server *s, bw_str method, bw_str path)
 
 static void plain(bw_response *out, int status, const char *text)
 {
+    if (status == 401) { /* RFC 9110, section 11.6.1; MCP clients look for it */
+        out->headers[0][0] = "WWW-Authenticate";
+        out->headers[0][1] = "Bearer";
+        out->nheaders = 1;
+    }
     bw_buf_clear(&out->body);
     out->status = status;
     out->content_type = "text/plain";
@@ -359,7 +364,8 @@ static bool serve(bw_server *s, const bw_gate_input *in, bw_response *out)
                          .path = in->path,
                          .body = in->body,
                          .now_ns = bw_clock_unix_ns(),
-                         .request_id = in->request_id};
+                         .request_id = in->request_id,
+                         .mcp = in->mcp};
     g.key = in->key;
     g.pub.body.ptr = in->body.ptr ? in->body.ptr : "";
     open_record(&g, in);

@@ -21,6 +21,7 @@ typedef struct bw_gate_input {
     int refuse_status; /* 0, or: answer this (body too long, …) with refuse_text */
     const char *refuse_text;
     uint64_t request_id;
+    const struct bw_mcp_headers *mcp; /* borrowed; may be NULL */
 } bw_gate_input;
 
 /* Whether a request may go without a key: exactly GET and one of the open paths. */

@@ -43,7 +43,7 @@ static bool is_this_machine(bw_str host)
     return false;
 }
 
-static bool origin_is_this_machine(bw_str origin)
+bool bw_guard_origin_is_local(bw_str origin)
 {
     static const char *const schemes[] = {"http://", "https://"};
     for (size_t i = 0; i < 2; i++) {
@@ -57,9 +57,15 @@ static bool origin_is_this_machine(bw_str origin)
 typedef struct counts {
     unsigned length, transfer, host, authorization, api_key, purpose, safeguards,
         origin;
-    bw_str host_value, origin_value, transfer_value;
+    bw_str host_value, transfer_value;
     bool bad_length;
 } counts;
+
+static void take_once(bw_str *at, bw_str value, bool *twice)
+{
+    *twice = *twice || at->ptr;
+    *at = value;
+}
 
 static void count_header(const bw_header *h, counts *c, bw_guarded *g)
 {
@@ -88,7 +94,13 @@ static void count_header(const bw_header *h, counts *c, bw_guarded *g)
         g->safeguards = h->value;
     } else if (name_is(h->name, "origin")) {
         c->origin++;
-        c->origin_value = h->value;
+        take_once(&g->mcp.origin, h->value, &g->mcp.origin_twice);
+    } else if (name_is(h->name, "mcp-protocol-version")) {
+        take_once(&g->mcp.version, h->value, &g->mcp.twice);
+    } else if (name_is(h->name, "mcp-method")) {
+        take_once(&g->mcp.method, h->value, &g->mcp.twice);
+    } else if (name_is(h->name, "mcp-name")) {
+        take_once(&g->mcp.name, h->value, &g->mcp.twice);
     } else if (name_is(h->name, "content-type")) {
         g->content_type = h->value;
     }
@@ -150,7 +162,7 @@ int bw_guard_check(const bw_header *headers, size_t n, bw_str version, bw_str ta
     }
     out->gate_header_twice = c.purpose > 1 || c.safeguards > 1;
     if (dev && (!is_this_machine(c.host_value) || c.origin > 1 ||
-                (c.origin == 1 && !origin_is_this_machine(c.origin_value)))) {
+                (c.origin == 1 && !bw_guard_origin_is_local(out->mcp.origin)))) {
         *why = "Forbidden: a --dev cell answers programs of this machine only";
         return 403;
     }

@@ -11,12 +11,21 @@ typedef struct bw_header {
     bw_str name, value;
 } bw_header;
 
+typedef struct bw_mcp_headers { /* what /mcp reads (mcp.c); none = not sent */
+    bw_str origin, version, method, name;
+    bool origin_twice, twice; /* it, or another of them, came more than once */
+} bw_mcp_headers;
+
 typedef struct bw_guarded { /* none = not sent; borrowed from the headers */
     bw_str api_key, authorization, purpose, safeguards, content_type;
     bool gate_header_twice; /* purpose or safeguards given more than once */
     bool has_length, chunked;
     uint64_t content_length;
+    bw_mcp_headers mcp;
 } bw_guarded;
+
+/* http or https, and 127.0.0.1, localhost or [::1], with or without a port. */
+bool bw_guard_origin_is_local(bw_str origin);
 
 /* 0, or the status to answer with before the connection is closed: 400 for whatever
  * could be read as two different requests, 431 for too many headers, 403 when `dev` is

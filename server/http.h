@@ -43,6 +43,7 @@ typedef struct bw_request {
     bw_audit_record *audit;
     int64_t now_ns; /* Unix time, read once */
     uint64_t request_id;
+    const struct bw_mcp_headers *mcp; /* guard.h; NULL: there are none */
 } bw_request;
 
 typedef struct bw_response {
@@ -55,7 +56,7 @@ typedef struct bw_response {
 
 typedef bw_status (*bw_handler)(bw_request *request, bw_response *response);
 
-typedef enum bw_route_family { BW_FAMILY_QDRANT, BW_FAMILY_V1 } bw_route_family; /* form of errors */
+typedef enum bw_route_family { BW_FAMILY_QDRANT, BW_FAMILY_V1, BW_FAMILY_MCP } bw_route_family; /* form of errors */
 typedef enum bw_route_access {
     BW_ROUTE_OPEN,       /* no key: /, /healthz, /livez, /readyz */
     BW_ROUTE_KEY,        /* any valid key; the handler's permitted sets decide the rest */
@@ -78,6 +79,7 @@ typedef struct bw_route {
 extern const bw_route bw_routes_qdrant[]; /* qdrant_routes.c */
 extern const bw_route bw_routes_v1[];     /* v1_routes.c */
 extern const bw_route bw_routes_ingest[]; /* v1_ingest.c: /v1/ingest, /v1/query */
+extern const bw_route bw_routes_mcp[];    /* mcp.c: /mcp */
 
 bw_engine *bw_server_engine(const bw_server *server);
 bw_authority *bw_server_authority(const bw_server *server);

@@ -222,7 +222,8 @@ static bool run(exchange *e, uint64_t until_ns)
                         .purpose_twice = e->headers.gate_header_twice,
                         .refuse_status = e->refuse_status,
                         .refuse_text = e->refuse_text,
-                        .request_id = e->id};
+                        .request_id = e->id,
+                        .mcp = &e->headers.mcp};
     bw_ctx_set_trace(e->ctx, e->id);
     if (until_ns)
         return bw_gate_serve_brief(e->httpd->server, &in, until_ns, &e->out);
@@ -345,7 +346,10 @@ static enum MHD_Result begin(exchange *e, const char *method, const char *versio
     if (status != 0)
         return refuse_and_close(e, status, why);
     /* The worker reads these while MHD may reuse its buffer: copies. */
-    if (!keep(e, &e->headers.purpose) || !keep(e, &e->headers.safeguards))
+    bw_mcp_headers *m = &e->headers.mcp;
+    if (!keep(e, &e->headers.purpose) || !keep(e, &e->headers.safeguards) ||
+        !keep(e, &m->origin) || !keep(e, &m->version) || !keep(e, &m->method) ||
+        !keep(e, &m->name))
         return MHD_NO;
     if (atomic_load_explicit(&s->stopping, memory_order_relaxed))
         return busy(e);
@@ -361,7 +365,7 @@ static enum MHD_Result begin(exchange *e, const char *method, const char *versio
         }
     }
     if (e->headers.has_length && e->headers.content_length > s->config.body_bytes) {
-        e->refuse_status = bw_error_family(path) == BW_FAMILY_V1 ? 413 : 400;
+        e->refuse_status = bw_error_family(path) == BW_FAMILY_QDRANT ? 400 : 413;
         e->refuse_text = "Payload too large: the body is over the limit";
         if (e->headers.content_length > OVERLONG_FACTOR * s->config.body_bytes) {
             e->close = true;
@@ -399,9 +403,9 @@ static enum MHD_Result take_body(exchange *e, const char *data, size_t *size)
     if (n > c->body_bytes - e->body.len) { /* chunked: its length is known only now */
         e->refuse_status =
             bw_error_family((bw_str){e->target, strcspn(e->target, "?")}) ==
-                    BW_FAMILY_V1
-                ? 413
-                : 400;
+                    BW_FAMILY_QDRANT
+                ? 400
+                : 413;
         e->refuse_text = "Payload too large: the body is over the limit";
         e->close = true;
         drop_body(e);

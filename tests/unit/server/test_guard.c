@@ -105,6 +105,33 @@ static void test_guard__dev_knows_this_machine_only(void **state)
         assert_int_equal(check(bad[i], true, &g), 403);
 }
 
+static void test_guard__takes_the_headers_of_mcp(void **state)
+{
+    bw_guarded g;
+    (void)state;
+    assert_int_equal(check("Host:a\nORIGIN:o\nmcp-protocol-version:v\nMcp-Method:m\n"
+                           "MCP-NAME:n",
+                           false, &g),
+                     0);
+    assert_true(bw_str_is(g.mcp.origin, "o") && bw_str_is(g.mcp.version, "v") &&
+                bw_str_is(g.mcp.method, "m") && bw_str_is(g.mcp.name, "n"));
+    assert_false(g.mcp.twice);
+    static const char *const twice[] = {"Mcp-Name:a\nmcp-name:b",
+                                        "MCP-Protocol-Version:a\nmcp-protocol-version:a",
+                                        "Mcp-Method:\nMcp-Method:"};
+    for (size_t i = 0; i < sizeof twice / sizeof twice[0]; i++) {
+        char lines[80];
+        (void)snprintf(lines, sizeof lines, "Host:a\n%s", twice[i]);
+        assert_int_equal(check(lines, false, &g), 0);
+        assert_true(g.mcp.twice && !g.mcp.origin_twice);
+    }
+    assert_int_equal(check("Host:a\nOrigin:a\nOrigin:a", false, &g), 0);
+    assert_true(g.mcp.origin_twice && !g.mcp.twice);
+    assert_int_equal(check("Host:a", false, &g), 0);
+    assert_true(!g.mcp.origin.ptr && !g.mcp.version.ptr && !g.mcp.twice &&
+                !g.mcp.origin_twice);
+}
+
 static void test_guard__targets(void **state)
 {
     bw_header host = {BW_STR("Host"), BW_STR("a")};
@@ -234,6 +261,7 @@ int main(void)
         cmocka_unit_test(test_guard__counts_headers),
         cmocka_unit_test(test_guard__caps_headers),
         cmocka_unit_test(test_guard__dev_knows_this_machine_only),
+        cmocka_unit_test(test_guard__takes_the_headers_of_mcp),
         cmocka_unit_test(test_guard__targets),
         cmocka_unit_test(test_uri__splits_before_it_decodes),
         cmocka_unit_test(test_uri__query),
