@@ -424,6 +424,7 @@ bw_status bw_server_open(bw_ctx *ctx, const bw_config *config, bw_ctx *home,
         s->tables[0] = bw_routes_qdrant;
         s->tables[1] = bw_routes_v1;
         s->tables[2] = bw_routes_ingest;
+        s->tables[3] = bw_routes_mcp;
         st = bw_descriptors_fit(ctx, &s->config);
         if (st == BW_OK)
             st = open_parts(ctx, s);

@@ -42,7 +42,7 @@ struct bw_server {
     bw_register *classes; /* what the log's classes mean; NULL with --dev */
     unsigned char *subject_secret; /* keys the hashes of data subjects' ids */
     bw_counters counters;
-    const bw_route *tables[4];
+    const bw_route *tables[5];
     /* --dev */
     bw_class_id dev_class;
     bw_str dev_labels;
