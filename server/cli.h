@@ -40,6 +40,7 @@ int bw_cli_audit(int argc, char **argv);
 int bw_cli_doctor(int argc, char **argv);
 int bw_cli_ingest(int argc, char **argv);
 int bw_cli_query(int argc, char **argv);
+int bw_cli_mcp(int argc, char **argv);
 int bw_cli_place(int argc, char **argv);
 int bw_cli_relabel(int argc, char **argv);
 int bw_cli_seal(int argc, char **argv);

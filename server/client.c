@@ -216,9 +216,9 @@ static bool add_header(struct curl_slist **list, const char *line)
     return more != NULL;
 }
 
-bw_status bw_client_call(bw_ctx *ctx, bw_client *c, const char *method,
-                         const char *path, bw_str body, int *http_status,
-                         bw_str *answer)
+static bw_status call(bw_ctx *ctx, bw_client *c, const char *method, const char *path,
+                      bw_str body, const char *const *more, int *http_status,
+                      bw_str *answer)
 {
     struct curl_slist *headers = NULL;
     char error[CURL_ERROR_SIZE] = "";
@@ -232,6 +232,8 @@ bw_status bw_client_call(bw_ctx *ctx, bw_client *c, const char *method,
         ok = add_header(&headers, c->key);
     if (ok && c->purpose)
         ok = add_header(&headers, c->purpose);
+    for (; ok && more && *more; more++)
+        ok = add_header(&headers, *more);
     bw_status s = ok ? BW_OK : bw_fail_nomem(ctx);
     if (s == BW_OK) {
         CURLcode rc = set_options(c, method, url, body, &b, headers, error);
@@ -253,6 +255,19 @@ bw_status bw_client_call(bw_ctx *ctx, bw_client *c, const char *method,
     curl_slist_free_all(headers);
     bw_buf_clear(&b);
     return s;
+}
+
+bw_status bw_client_call(bw_ctx *ctx, bw_client *c, const char *method,
+                         const char *path, bw_str body, int *http_status,
+                         bw_str *answer)
+{
+    return call(ctx, c, method, path, body, NULL, http_status, answer);
+}
+
+bw_status bw_client_post(bw_ctx *ctx, bw_client *c, const char *path, bw_str body,
+                         const char *const *headers, int *http_status, bw_str *answer)
+{
+    return call(ctx, c, "POST", path, body, headers, http_status, answer);
 }
 
 static bw_status status_of(int http)

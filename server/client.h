@@ -33,7 +33,11 @@ void bw_client_close(bw_client *c); /* wipes the key; NULL is accepted */
 BW_MUST_USE bw_status bw_client_call(bw_ctx *ctx, bw_client *c, const char *method,
                                      const char *path, bw_str body, int *http_status,
                                      bw_str *answer);
-/* The same with a JSON answer parsed; a status >= 300 is a failure whose message is the
+/* A POST with more headers ("Name: value", ended by NULL). */
+BW_MUST_USE bw_status bw_client_post(bw_ctx *ctx, bw_client *c, const char *path,
+                                     bw_str body, const char *const *headers,
+                                     int *http_status, bw_str *answer);
+/* The same as bw_client_call with a JSON answer parsed; a status >= 300 is a failure whose message is the
  * cell's own error text (BW_EDENIED for 403 and 451, BW_ENOTFOUND for 404, …). */
 BW_MUST_USE bw_status bw_client_json(bw_ctx *ctx, bw_client *c, const char *method,
                                      const char *path, bw_str body,
