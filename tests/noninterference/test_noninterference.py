@@ -72,7 +72,7 @@ class Client:
             headers["content-type"] = "application/json"
         c.request(method, path, data, headers)
         r = c.getresponse()
-        raw = r.read()
+        raw = r.read().replace((r.headers["x-bailiwick-request-id"] or "\0").encode(), b"REQUEST")  # MCP's decision
         kept = sorted((k.lower(), v) for k, v in r.getheaders()
                       if k.lower() not in ("date", "x-bailiwick-request-id"))
         c.close()
@@ -182,6 +182,11 @@ def more_reads(rng, c, pool, q, sp):
             *({"collection": c, "point": i} for i in some[:4]), {"collection": c, "point": some[0], "class": class_id(SHUT[0])},
             {"collection": "theirs", "point": some[1]}]),
         ("POST", "/v1/explain/result", {"collection": c}), ("POST", "/v1/explain/result", {"collection": "theirs"}),
+        *(("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}) for tool, arguments in [
+            ("list_collections", {}), ("search", {"query": f"{SECRET} retention", "collection": c, "mode": "bm25", "limit": 3, "offset": rng.randint(0, 4)}),
+            ("search", {"query": SECRET, "collection": "theirs", "mode": "bm25"}), ("explain_access", {"collection": c, "mode": "bm25"}),
+            ("explain_access", {"collection": c, "class": class_id(SHUT[0])}), *(("explain_access", {"collection": c, "id": i}) for i in some[:3]),
+            *(("get_passage", {"collection": c, "id": i, "neighbours": 2}) for i in some[:5]), ("get_passage", {"collection": "theirs", "id": some[0]})]),
         ("PAGES", f"{p}/points/scroll", {"limit": rng.randint(1, 6)}),
         ("PAGES", f"{p}/points/scroll", {"limit": 3, "filter": {"must_not": [{"key": "kind", "match": {"value": "b"}}]}}),
         ("POST", f"{p}/points/scroll", {"limit": 9, "order_by": {"key": "n", "start_from": 4}}),
