@@ -9,7 +9,9 @@ import numpy as np
 import data
 import measure
 import plot
-from drive import Engine, Kind, NotRun, climb, rounds, say
+from curve import chosen
+from drive import EF, EF_LARGE, Engine, Kind, NotRun, climb, rounds, say
+from memory import FLAT
 
 TARGETS = (0.95, 0.99)
 
@@ -20,15 +22,16 @@ def sizes_of(args):
 
 
 def by_rows(args, notes):
-    """{contender: {target: [(n, qps)]}}; each size is a first part of the same grown rows."""
+    """{contender: {target: [(n, qps)]}}; the stored rows, then grown ones, seeded."""
     out = {}
     for n in sizes_of(args):
+        mine = chosen([Kind("graph", "graph", EF if n < 500000 else EF_LARGE), Kind("codes", "exact codes", ("0",)),
+                       Engine("engine", ("0.95", "0.99", "exact"))], args.only)
+        if not mine:
+            break
         s = data.Set(n, args.queries)
         truth = s.truth()
-        for c in (Kind("graph", "graph"), Kind("codes", "exact codes", ("0",)),
-                  Engine("engine", ("0.95", "0.99", "exact"))):
-            if args.only and not any(x in c.name for x in args.only.split(",")):
-                continue
+        for c in mine:
             try:
                 c.build(s, args.threads)
                 turns = climb(c, truth, args.queries, TARGETS, seconds=args.seconds)
@@ -57,7 +60,7 @@ def by_classes(args, notes):
         labels = np.random.default_rng(data.SEED + 7).integers(0, classes, n).astype(np.uint32)
         labels[:classes] = np.arange(classes)
         labels.tofile(base + ".u32")
-        c = Engine("engine", ("exact",), base + ".u32")
+        c = Engine("engine", ("exact",), base + ".u32", index=FLAT)  # no graph: every answer is exact
         try:
             c.build(s, args.threads)
             for share in (1.0, 0.01) if classes >= 100 else (1.0,):
@@ -80,7 +83,11 @@ def by_classes(args, notes):
 def run(args):
     notes, begun = [], measure.load()
     rows = by_rows(args, notes)
-    n, classes = by_classes(args, notes)
+    n, classes = by_classes(args, notes) if not args.only or "classes" in args.only else (args.n, [])
+    return report(args, rows, n, classes, notes, begun)
+
+
+def report(args, rows, n, classes, notes, begun):
     table, picture = [], plot.Plot("Growth with rows, dim = 384, k = 10, one thread", "rows", "queries a second",
                                    log_x=True, log_y=True)
     for name, targets in rows.items():
@@ -99,9 +106,9 @@ def run(args):
             lines.append([label, "; ".join("%s: %s" % (measure.number(a, 0), measure.number(b, 0)) for a, b in points), fit])
             many.line(label, points)
     text = ("### Growth: dim = 384, k = 10, one thread\n\n%s; %d queries, %d rounds, clock %s, load %.1f to %.1f.\n\n%s\n\n"
-            "Classes over the same %s rows, every answer exact:\n\n%s\n\n%s\n" % (
+            "Classes over %s rows, every answer exact:\n\n%s\n\n%s\n" % (
                 measure.machine(), args.queries, args.rounds, args.clock, begun, measure.load(),
                 measure.table(["contender", "recall", "rows: QPS", "exponent of time"], table), measure.number(n, 0),
                 measure.table(["permitted", "classes: QPS", "exponent of time"], lines),
                 "\n".join("- %s" % x for x in notes)))
-    return text, {"growth-rows": picture, "growth-classes": many}
+    return text, {name: p for name, p in (("growth-rows", picture), ("growth-classes", many)) if p.lines}
