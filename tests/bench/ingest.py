@@ -2,9 +2,10 @@
 queries while half of that load comes in: p50 and p99 against the idle server's.
 
 Bodies of 500 rows are made before the clock starts and sent over one connection, each
-acknowledged (ours: synced to disk) before the next. Then a paced writer sends rows at half the
-measured rate while http_load asks queries over one connection; seal_rows is a quarter of the
-rows, so that graphs are being built meanwhile. Ours is a full cell.
+acknowledged (ours: synced to disk) before the next. When the server has done what the load left
+it to do, queries are asked for some seconds over one connection (http_load), then again while a
+paced writer sends rows at half the measured rate; seal_rows is a quarter of the rows, at most the
+default, so that graphs are being built meanwhile. Ours is a full cell.
 """
 import threading
 import time
@@ -38,6 +39,17 @@ class Writer(threading.Thread):
             self.failed = e
 
 
+def settle(server, most_s=60):
+    """Until the server has used next to no CPU for two seconds (builders are through); False if it
+    never did."""
+    end, quiet = time.monotonic() + most_s, 0
+    while quiet < 2 and time.monotonic() < end:
+        before = measure.cpu_of(server.pid)
+        time.sleep(1)
+        quiet = quiet + 1 if measure.cpu_of(server.pid) - before <= 0.1 else 0
+    return quiet == 2
+
+
 def latencies(server, lines, requests, rounds):
     got = [http_load(server.port, server.pid, server.query_path, lines, 1, requests, server.key) for _ in range(rounds)]
     return {f: measure.median([r[f] for r in got]) for f in ("qps", "p50_us", "p99_us")}
@@ -49,7 +61,10 @@ def one(server, s, args):
     loaded = server.bodies(rows[:s.n // 2])
     rate = (s.n // 2) / server.put_rows(loaded)
     say("%-12s %.0f rows a second" % (server.name, rate))
-    lines, requests = lines_of(server, s), 200 if args.quick else 3000
+    if not settle(server):
+        say("%-12s is still busy a minute after its load" % server.name)
+    lines = lines_of(server, s)
+    requests = 200 if args.quick else int(max(1000, 3 * latencies(server, lines, 1000, 1)["qps"]))  # some 3 s a round
     idle = latencies(server, lines, requests, args.rounds)
     more = server.bodies(rows[s.n // 2:], s.n // 2)
     writer = Writer(server, more * (1 if args.quick else 4), rate / 2)
@@ -69,7 +84,7 @@ def one(server, s, args):
 def run(args):
     s = data.Set(args.n, max(64, args.queries))
     rows, notes, begun = [], [], measure.load()
-    seal = max(1000, s.n // 4)
+    seal = min(16384, max(1000, s.n // 4))  # at most what it is by default
     for name, make in (("bailiwick", lambda: Bailiwick(s.dim, {"data.seal_rows": seal})), ("Chroma", lambda: Chroma(s.dim))):
         if args.only and not any(x in name for x in args.only.split(",")):
             continue
