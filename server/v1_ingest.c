@@ -6,6 +6,9 @@
  *   chunks -> vectors -> collection made, if asked -> one bw_write: upserts, deletes of
  *   what is left over
  *
+ * dry_run goes as far as what is there of the source and tells what would be done: the
+ * same decisions, no class made known, no collection, nothing encoded, nothing written.
+ *
  * A document is opened by nobody who may not store its base labels, and kept under the
  * raised ones alone. Idempotent by content and class: the digest in the payload says
  * that nothing has to be done. What the caller cannot see of the
@@ -17,17 +20,12 @@
  *
  * Left out: fetching (we fetch no URL), attachments, documents longer than a body. */
 #include "../engine/base/map.h"
-#include "../ingest/points.h"
-#include "labelling.h"
-#include "v1_ingest.h"
+#include "v1_ingest_private.h"
 #include <pthread.h>
-#include <sodium.h>
 
-enum {
-    SOURCE_BYTES_MAX = 1024,
-    NAME_BYTES_MAX = 1024,
-    OLD_POINTS_MAX = 1 << 20
-};
+enum { OLD_POINTS_MAX = 1 << 20 };
+
+typedef bw_v1__ingest ingest;
 
 const bw_route bw_routes_ingest[] = {
     {"POST", "/v1/ingest", bw_v1_ingest, BW_ROUTE_KEY, BW_ACTION_STORE, BW_FAMILY_V1,
@@ -38,182 +36,6 @@ const bw_route bw_routes_ingest[] = {
      BW_FAMILY_V1, true, false},
     {NULL, NULL, NULL, BW_ROUTE_KEY, BW_ACTION_QUERY, BW_FAMILY_V1, false, false},
 };
-
-typedef struct ingest {
-    bw_request *r;
-    bw_ctx *ctx;
-    const bw_encoder *encoder;
-    bw_media media;
-    bw_str bytes; /* of the document */
-    bw_str subject;
-    const bw_json *labels;
-    bw_rule_fact *metadata; /* for the rules; kept nowhere */
-    size_t nmetadata;
-    bw_labelling labelling;
-    bool create;
-    bool unmade; /* info describes a collection that is not there yet */
-    bw_chunk_options chunk;
-    bw_source source;
-    bw_collection_info info;
-    bw_access access;
-    bw_point_id *old; /* of this source, visible; ascending by id */
-    size_t nold, cap_old;
-    size_t old_same;     /* of them: same digest and class */
-    uint64_t old_chunks; /* "chunks" that those name */
-} ingest;
-
-/* ---- the body ---- */
-
-static bw_status decode_base64(bw_ctx *ctx, bw_str text, bw_str *out)
-{
-    size_t cap = text.len / 4 * 3 + 3, n = 0;
-    unsigned char *bin = bw_arena_alloc(ctx, cap);
-    const char *end = NULL;
-    if (!bin)
-        return bw_fail_nomem(ctx);
-    if (sodium_base642bin(bin, cap, text.ptr, text.len, NULL, &n, &end,
-                          sodium_base64_VARIANT_ORIGINAL) != 0 ||
-        end != text.ptr + text.len)
-        return bw_fail_at(ctx, BW_EINVALID, "/content_base64",
-                          "content_base64: not base64 (RFC 4648, with padding)");
-    *out = (bw_str){(const char *)bin, n};
-    return BW_OK;
-}
-
-/* text or content_base64: exactly one. */
-static bw_status read_content(ingest *x, const bw_json *body)
-{
-    bw_str text = {NULL, 0}, base64 = {NULL, 0};
-    bw_status s = bw_v1_string(x->ctx, body, "text", &text);
-    if (!s)
-        s = bw_v1_string(x->ctx, body, "content_base64", &base64);
-    if (!s && !text.ptr == !base64.ptr)
-        s = bw_fail_at(x->ctx, BW_EINVALID, "", "wants either text or content_base64");
-    if (s)
-        return s;
-    x->bytes = text;
-    return base64.ptr ? decode_base64(x->ctx, base64, &x->bytes) : BW_OK;
-}
-
-/* media_type, else the ending of name or source, else plain text when `text` was sent.
- */
-static bw_status read_media(ingest *x, const bw_json *body)
-{
-    bw_str type = {NULL, 0}, name = {NULL, 0};
-    bw_status s = bw_v1_string(x->ctx, body, "media_type", &type);
-    if (!s)
-        s = bw_v1_string(x->ctx, body, "name", &name);
-    if (!s && name.len > NAME_BYTES_MAX)
-        s = bw_fail_at(x->ctx, BW_EINVALID, "/name", "name: longer than %d bytes",
-                       NAME_BYTES_MAX);
-    if (s)
-        return s;
-    x->media = type.len ? bw_media_from_type(type)
-                        : bw_media_from_name(name.len ? name : x->source.source);
-    if (x->media == BW_MEDIA_UNKNOWN && !type.len && bw_json_get_value(body, "text"))
-        x->media = BW_MEDIA_TEXT;
-    if (x->media == BW_MEDIA_UNKNOWN)
-        return bw_fail_at(x->ctx, BW_EINVALID, type.len ? "/media_type" : "/name",
-                          "the kind of this document is not known: text, Markdown, "
-                          "HTML and PDF are read");
-    return BW_OK;
-}
-
-static bw_status read_facts(ingest *x, const bw_json *body)
-{
-    bw_str expires = {NULL, 0};
-    bw_point_facts *f = &x->source.facts;
-    bw_status s = bw_v1_string(x->ctx, body, "expires_at", &expires);
-    if (!s && expires.ptr && !bw_payload_time(expires, &f->expires_at_ns))
-        s = bw_fail_at(x->ctx, BW_EINVALID, "/expires_at",
-                       "expires_at: wants a date-time (RFC 3339)");
-    if (!s && expires.ptr && f->expires_at_ns == 0)
-        f->expires_at_ns = 1; /* 0 would mean never */
-    if (!s)
-        s = bw_v1_string(x->ctx, body, "subject", &x->subject);
-    if (!s && x->subject.ptr && (x->subject.len == 0 || x->subject.len > 1024))
-        s = bw_fail_at(x->ctx, BW_EINVALID, "/subject",
-                       "subject: wants 1 to 1024 bytes");
-    f->source = x->source.source;
-    return s;
-}
-
-static bw_status read_chunk_sizes(ingest *x, const bw_json *body)
-{
-    static const char *const allowed[] = {"target", "max", "overlap", NULL};
-    const bw_json *v = bw_json_get_value(body, "chunk");
-    bw_chunk_options *o = &x->chunk;
-    if (!v)
-        return BW_OK;
-    if (v->kind != BW_JSON_OBJECT)
-        return bw_fail_at(x->ctx, BW_EINVALID, "/chunk", "chunk: wants an object");
-    bw_status s = bw_v1_members(x->ctx, v, allowed);
-    if (!s)
-        s = bw_v1_number(x->ctx, v, "target", 64, 16384, &o->bytes_target);
-    if (!s)
-        s = bw_v1_number(x->ctx, v, "max", 64, 32768, &o->bytes_max);
-    if (!s)
-        s = bw_v1_number(x->ctx, v, "overlap", 1, 4096, &o->bytes_overlap);
-    return s;
-}
-
-static bw_status read_metadata(ingest *x, const bw_json *body)
-{
-    const bw_json *v = bw_json_get_value(body, "metadata");
-    if (!v)
-        return BW_OK;
-    if (v->kind != BW_JSON_OBJECT || v->count > BW_RULES_METADATA_MAX)
-        return bw_fail_at(x->ctx, BW_EINVALID, "/metadata",
-                          "metadata: wants an object of at most %d strings",
-                          BW_RULES_METADATA_MAX);
-    x->metadata = bw_arena_calloc(x->ctx, v->count + 1u, sizeof *x->metadata);
-    if (!x->metadata)
-        return bw_fail_nomem(x->ctx);
-    for (const bw_json *m = v->child; m; m = m->next) {
-        if (m->kind != BW_JSON_STRING || m->str.len > SOURCE_BYTES_MAX)
-            return bw_fail_at(x->ctx, BW_EINVALID, bw_json_pointer(x->ctx, m),
-                              "wants a string of at most %d bytes", SOURCE_BYTES_MAX);
-        x->metadata[x->nmetadata++] = (bw_rule_fact){m->key, m->str};
-    }
-    return BW_OK;
-}
-
-static bw_status read_body(ingest *x)
-{
-    static const char *const allowed[] = {
-        "collection", "source",   "media_type", "name",    "content_base64",
-        "text",       "labels",   "expires_at", "subject", "create",
-        "chunk",      "metadata", NULL};
-    const bw_json *body;
-    const char *why;
-    bw_status s = bw_v1_body(x->r, allowed, &body);
-    if (!s)
-        s = bw_v1_text(x->ctx, body, "collection", 1, BW_LIMIT_COLLECTION_NAME,
-                       &x->source.collection);
-    if (!s && !bw_qdrant__name_valid(x->source.collection, &why))
-        s = bw_fail_at(x->ctx, BW_EINVALID, "/collection", "collection: the name %s",
-                       why);
-    if (!s)
-        s = bw_v1_text(x->ctx, body, "source", 1, SOURCE_BYTES_MAX, &x->source.source);
-    if (!s)
-        s = read_content(x, body);
-    if (!s)
-        s = read_media(x, body);
-    if (!s)
-        s = read_facts(x, body);
-    if (!s)
-        s = read_chunk_sizes(x, body);
-    if (!s)
-        s = read_metadata(x, body);
-    if (!s)
-        s = bw_v1_flag(x->ctx, body, "create", &x->create);
-    if (s)
-        return s;
-    x->labels = bw_json_get_value(body, "labels");
-    if (x->labels && x->labels->kind != BW_JSON_OBJECT)
-        return bw_fail_at(x->ctx, BW_EINVALID, "/labels", "labels: wants an object");
-    return BW_OK;
-}
 
 /* ---- the collection ---- */
 
@@ -321,16 +143,27 @@ static bw_status begin_labels(ingest *x)
     return bw_labelling_begin(x->r, &x->info, x->labels, &about, &x->labelling);
 }
 
+static bw_status try_labels(ingest *x, const bw_rule_subject *about)
+{
+    bw_status s = bw_labelling_try(x->r, &x->info, about, &x->labelling);
+    if (!s)
+        s = bw_labels_canonical(x->ctx, &x->labelling.labels, &x->canonical);
+    if (!s)
+        bw_labels_class_id(x->canonical, &x->source.class_id);
+    return s;
+}
+
 static bw_status end_labels(ingest *x, const bw_document *d)
 {
     bw_rule_subject about = subject_of(x);
     about.has_text = true;
     about.text = d->text;
     about.title = d->title;
-    return x->r->server->config.dev
-               ? BW_OK
-               : bw_labelling_end(x->r, &x->info, &about, &x->labelling,
-                                  &x->source.class_id);
+    if (x->r->server->config.dev)
+        return BW_OK;
+    return x->dry_run ? try_labels(x, &about)
+                      : bw_labelling_end(x->r, &x->info, &about, &x->labelling,
+                                         &x->source.class_id);
 }
 
 /* ---- what is there of the source ---- */
@@ -393,21 +226,33 @@ static bw_action denied_action(const ingest *x, const bw_class_id *id)
     return bw_permit_has(&x->access.remove, id) ? BW_ACTION_RELABEL : BW_ACTION_DELETE;
 }
 
-static bw_status write_points(ingest *x, const bw_point *points, size_t n,
-                              size_t *ndeleted)
+/* What n chunks leave over of the points that are there. */
+static bw_status left_over(ingest *x, size_t n, bw_point_id **out, size_t *nout)
 {
     bw_map *fresh = bw_map_new();
     bw_point_id *gone = bw_arena_calloc(x->ctx, x->nold + 1, sizeof *gone);
     bw_status s = fresh && gone ? BW_OK : bw_fail_nomem(x->ctx);
     bool unused;
-    for (size_t i = 0; i < n && !s; i++)
-        if (!bw_map_put(fresh, &points[i].id, sizeof points[i].id, &unused))
+    for (size_t i = 0; i < n && !s; i++) {
+        bw_point_id id;
+        bw_source_point_id(&x->source, (uint32_t)i, &id);
+        if (!bw_map_put(fresh, &id, sizeof id, &unused))
             s = bw_fail_nomem(x->ctx);
-    *ndeleted = 0;
+    }
+    *nout = 0;
     for (size_t i = 0; i < x->nold && !s; i++)
         if (!bw_map_get(fresh, &x->old[i], sizeof x->old[i]))
-            gone[(*ndeleted)++] = x->old[i];
+            gone[(*nout)++] = x->old[i];
     bw_map_free(fresh);
+    *out = gone;
+    return s;
+}
+
+static bw_status write_points(ingest *x, const bw_point *points, size_t n,
+                              size_t *ndeleted)
+{
+    bw_point_id *gone;
+    bw_status s = left_over(x, n, &gone, ndeleted);
     bw_op ops[2] = {{.kind = BW_OP_DELETE, .ids = gone, .nids = (uint32_t)*ndeleted},
                     {.kind = BW_OP_UPSERT, .points = points, .npoints = (uint32_t)n}};
     size_t first = *ndeleted ? 0 : 1, nops = 2 - first - (n ? 0 : 1);
@@ -437,6 +282,8 @@ static bw_status answer(ingest *x, bw_response *out, const bw_document *d, size_
                   "\"digest\":\"%.*s\"",
                   unchanged ? "true" : "false", n, deleted, hex,
                   (int)x->source.digest.len, x->source.digest.ptr);
+    if (x->dry_run)
+        bw_buf_puts(b, ",\"dry_run\":true");
     bw_buf_puts(b, ",\"title\":");
     if (d->title.len)
         bw_json_put_str(b, d->title);
@@ -447,8 +294,9 @@ static bw_status answer(ingest *x, bw_response *out, const bw_document *d, size_
         bw_json_put_str(b, d->warning);
     else
         bw_buf_puts(b, n ? "null" : "\"the document holds no text\"");
-    bw_str labels;
-    bw_status s = bw_gate_label_text(x->r, &x->source.class_id, &labels);
+    bw_str labels = x->canonical;
+    bw_status s = labels.len ? BW_OK
+                             : bw_gate_label_text(x->r, &x->source.class_id, &labels);
     bw_json_put_key(b, "labels");
     bw_buf_str(b, s ? BW_STR("null") : labels);
     if (x->labelling.from) {
@@ -512,7 +360,9 @@ static bw_status load(ingest *x, bw_document *d, const bw_chunk **chunks, size_t
  * yet, so none is put before the policies), and what may the caller touch? */
 static bw_status decide(ingest *x)
 {
-    bw_status s = bw_gate_decide(x->r, BW_ACTION_EMBED, &x->source.class_id);
+    bw_status s = x->dry_run ? bw_gate_decide_unknown(x->r, BW_ACTION_EMBED,
+                                                      &x->source.class_id, x->canonical)
+                             : bw_gate_decide(x->r, BW_ACTION_EMBED, &x->source.class_id);
     if (!s && !x->unmade)
         s = bw_gate_access(x->r, x->source.collection, &x->info, &x->access);
     if (!s && x->subject.ptr)
@@ -544,6 +394,11 @@ static bw_status run(ingest *x, bw_response *out)
         return s;
     if (x->nold && x->old_same == x->nold && x->old_chunks == x->nold)
         return answer(x, out, &d, x->nold, 0, true);
+    if (x->dry_run) {
+        bw_point_id *gone;
+        s = left_over(x, n, &gone, &deleted);
+        return s ? s : answer(x, out, &d, n, deleted, false);
+    }
     s = bw_points_build(x->ctx, x->encoder, &x->source, &d, chunks, n, &points);
     if (!s)
         s = replace(x, points, n, &deleted);
@@ -554,7 +409,7 @@ bw_status bw_v1_ingest(bw_request *r, bw_response *out)
 {
     ingest x = {
         .r = r, .ctx = r->ctx, .source = {.tenant = r->caller->principal.tenant}};
-    bw_status s = read_body(&x);
+    bw_status s = bw_v1_ingest__body(&x);
     if (!s)
         s = find_collection(&x);
     if (s == BW_EDENIED)
