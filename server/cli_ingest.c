@@ -1,6 +1,8 @@
 /* bailiwick ingest DIR: puts a folder of documents into a running cell over /v1/ingest.
  *
- * The source of a document is its path under DIR with '/' between parts. Labels come
+ * The source of a document is its path under DIR with '/' between parts, after --prefix and
+ * a '/' if one is given. --mirror takes out of the collection what is below the prefix and
+ * no longer in the folder, once every file was looked at. Labels come
  * from --label, and over them from the first rule of the rules file that holds
  * (ingest/rules.h: `match`, `media`, `labels` or `skip`; what is about the text, or
  * raises, is the cell's own `ingest.rules`). What a
@@ -11,6 +13,7 @@
  * documents (a policy's 451, or a 422). */
 #include "../ingest/rules.h"
 #include "cli.h"
+#include "cli_mirror.h"
 #include "cli_words.h"
 #include "client.h"
 #include "files.h"
@@ -35,8 +38,8 @@ enum {
 
 static const char usage[] =
     "Usage: bailiwick ingest DIR --collection C [--label name=value]… [--rules FILE]\n"
-    "                 [--metadata key=value]… [--no-create] [--url URL] [--key-file FILE] [--ca FILE] "
-    "[--purpose P]\n"
+    "                 [--metadata key=value]… [--prefix P [--mirror]] [--dry-run] [--no-create]\n"
+    "                 [--url URL] [--key-file FILE] [--ca FILE] [--purpose P]\n"
     "  --label       regimes, residency, categories, labels, purposes: values with "
     "commas;\n"
     "                sensitivity: 0 to 5; legal_hold: true or false; tenant: a name\n"
@@ -44,6 +47,9 @@ static const char usage[] =
     "{…}}]};\n"
     "                also \"media\": TYPE, and \"skip\": true in place of labels\n"
     "  --metadata    a fact about all these documents, for the cell's own rules\n"
+    "  --prefix      a name for this folder: documents are called P/path\n"
+    "  --mirror      documents P/… that are no longer in the folder are deleted\n"
+    "  --dry-run     says what would be done, with the labels; stores and deletes nothing\n"
     "  --no-create   the collection must be there\n"
     "Exit code: 0 done, 1 failed, 2 wrong use, 3 done but some documents were "
     "refused.\n";
@@ -65,9 +71,11 @@ typedef struct job {
     bw_rules *rules; /* NULL: none */
     const char *facts[FACTS_MAX]; /* key=value */
     size_t nfacts;
-    bool no_create, terminal;
+    const char *prefix; /* of sources, or NULL */
+    bool no_create, terminal, dry_run, mirror;
+    uint64_t begun_ns;
     files files;
-    size_t stored, unchanged, skipped, refused, failed, chunks;
+    size_t deleted, stored, unchanged, skipped, refused, failed, chunks;
     const char *refusals[REFUSALS_SHOWN_MAX];
     size_t nrefusals;
 } job;
@@ -191,13 +199,17 @@ static bw_status list_files(job *j)
 
 static void draw_bar(const job *j, size_t done, const char *path)
 {
-    char bar[BAR_WIDTH + 1], name[48];
+    char bar[BAR_WIDTH + 1], name[48], pace[64] = "";
+    const double seconds = (double)(bw_clock_mono_ns() - j->begun_ns) * 1e-9;
+    if (done > 0 && seconds > 1)
+        (void)snprintf(pace, sizeof pace, ", %.1f/s, %.0f s left", (double)done / seconds,
+                       seconds / (double)done * (double)(j->files.n - done));
     size_t full = j->files.n ? done * BAR_WIDTH / j->files.n : BAR_WIDTH;
     for (size_t i = 0; i < BAR_WIDTH; i++)
         bar[i] = i < full ? '#' : '.';
     bar[BAR_WIDTH] = '\0';
     bw_cli_plain(path, strlen(path), name, sizeof name);
-    (void)fprintf(stderr, "\r\033[K[%s] %zu/%zu %s", bar, done, j->files.n, name);
+    (void)fprintf(stderr, "\r\033[K[%s] %zu/%zu %s%s", bar, done, j->files.n, name, pace);
     (void)fflush(stderr);
 }
 
@@ -243,7 +255,13 @@ static bw_status request_body(job *j, const char *path, const bw_rule *r, bw_str
     bw_buf_puts(b, "{\"collection\":");
     bw_json_put_str(b, bw_str_c(j->collection));
     bw_json_put_key(b, "source");
-    bw_json_put_str(b, bw_str_c(path));
+    const char *source = j->prefix ? bw_arena_printf(j->scratch, "%s/%s", j->prefix, path)
+                                   : path;
+    bw_json_put_str(b, bw_str_c(source ? source : path));
+    if (j->dry_run) {
+        bw_json_put_key(b, "dry_run");
+        bw_buf_puts(b, "true");
+    }
     bw_json_put_key(b, "create");
     bw_buf_puts(b, j->no_create ? "false" : "true");
     if (j->labels.n || (r && r->labels)) {
@@ -257,7 +275,7 @@ static bw_status request_body(job *j, const char *path, const bw_rule *r, bw_str
     bw_buf_put(b, base64, n - 1);
     bw_buf_puts(b, "\"}");
     bw_free(base64);
-    return b->failed ? bw_fail_nomem(j->scratch) : BW_OK;
+    return b->failed || !source ? bw_fail_nomem(j->scratch) : BW_OK;
 }
 
 static void refused(job *j, const char *path, int http, const char *why)
@@ -271,6 +289,16 @@ static void refused(job *j, const char *path, int http, const char *why)
                            : NULL;
     if (line)
         j->refusals[j->nrefusals++] = line;
+}
+
+/* A dry run's line, with the labels that the document would have. */
+static void would_store(job *j, const char *path, const bw_json *answer, const char *detail)
+{
+    const bw_json *labels = bw_json_get_value(answer, "labels");
+    const char *text = bw_arena_printf(j->scratch, "%s, labels %.*s", detail,
+                                       labels ? (int)labels->raw.len : 4,
+                                       labels ? labels->raw.ptr : "none");
+    report(j, "would", path, text ? text : detail, true);
 }
 
 /* BW_OK unless the run cannot go on. */
@@ -294,6 +322,10 @@ static bw_status judge(job *j, const char *path, int http, bw_str answer)
                        warning ? (int)(warning->str.len < 200 ? warning->str.len : 200)
                                : 0,
                        warning ? warning->str.ptr : "");
+        if (j->dry_run && !unchanged) {
+            would_store(j, path, v, detail);
+            return BW_OK;
+        }
         report(j, unchanged ? "unchanged" : "stored", path, detail, warning != NULL);
         return BW_OK;
     }
@@ -369,6 +401,15 @@ static int take_options(job *j, int argc, char **argv)
         if (n == 0 && strcmp(argv[i], "--no-create") == 0) {
             j->no_create = true;
             n = 1;
+        } else if (n == 0 && strcmp(argv[i], "--dry-run") == 0) {
+            j->dry_run = true;
+            n = 1;
+        } else if (n == 0 && strcmp(argv[i], "--mirror") == 0) {
+            j->mirror = true;
+            n = 1;
+        } else if (n == 0 && strcmp(argv[i], "--prefix") == 0 && value && *value) {
+            j->prefix = value;
+            n = 2;
         } else if (n == 0 && strcmp(argv[i], "--collection") == 0 && value) {
             j->collection = value;
             n = 2;
@@ -394,7 +435,32 @@ static int take_options(job *j, int argc, char **argv)
     if (!j->folder || !j->collection)
         return bw_cli_missing("ingest", j->folder ? "--collection is" : "the folder is",
                               usage);
+    if (j->mirror && !j->prefix) /* else it would take out what others have stored */
+        return bw_cli_missing("ingest", "with --mirror, --prefix is", usage);
     return 0;
+}
+
+static void tell_gone(void *arg, const char *source, int http, const char *why)
+{
+    job *j = arg;
+    if (http == 451) {
+        refused(j, source, http, why);
+        return;
+    }
+    j->deleted++;
+    report(j, j->dry_run ? "would" : "deleted", source, j->dry_run ? "delete" : "", true);
+}
+
+static bw_status mirror(job *j)
+{
+    const bw_mirror m = {.collection = j->collection,
+                         .prefix = j->prefix,
+                         .paths = j->files.paths,
+                         .npaths = j->files.n,
+                         .dry_run = j->dry_run,
+                         .tell = tell_gone,
+                         .arg = j};
+    return bw_mirror_run(j->ctx, j->client, &m);
 }
 
 static int summary(const job *j)
@@ -402,8 +468,12 @@ static int summary(const job *j)
     if (j->terminal)
         (void)fprintf(stderr, "\r\033[K");
     (void)printf(
-        "%zu stored, %zu unchanged, %zu skipped, %zu refused, %zu failed; %zu chunks\n",
-        j->stored, j->unchanged, j->skipped, j->refused, j->failed, j->chunks);
+        "%zu %sstored, %zu unchanged, %zu skipped, %zu refused, %zu failed; %zu chunks\n",
+        j->stored, j->dry_run ? "would be " : "", j->unchanged, j->skipped, j->refused,
+        j->failed, j->chunks);
+    if (j->mirror)
+        (void)printf("%zu no longer in the folder %s\n", j->deleted,
+                     j->dry_run ? "would be deleted" : "deleted");
     if (j->nrefusals)
         (void)printf("refused by the cell:\n");
     for (size_t i = 0; i < j->nrefusals; i++) {
@@ -434,12 +504,15 @@ int bw_cli_ingest(int argc, char **argv)
             s = list_files(&j);
         if (!s)
             s = bw_client_open(j.ctx, &j.connect, &j.client);
+        j.begun_ns = bw_clock_mono_ns();
         for (size_t i = 0; i < j.files.n && !s; i++) {
             if (j.terminal)
                 draw_bar(&j, i, j.files.paths[i]);
             s = one_file(&j, j.files.paths[i]);
             bw_ctx_reset(j.scratch);
         }
+        if (!s && j.mirror)
+            s = mirror(&j);
         if (s && j.terminal)
             (void)fprintf(stderr, "\r\033[K");
         code = s ? bw_cli_fail(j.ctx, "ingest") : summary(&j);

@@ -117,26 +117,41 @@ bw_status bw_gate__name_classes(gate_request *g)
     return BW_OK;
 }
 
-bw_status bw_gate_decide(bw_request *r, bw_action action, const bw_class_id *class_id)
+/* known: its labels need not stand in the audit record. */
+static bw_status decide(bw_request *r, bw_action action, const bw_class_id *class_id,
+                        bw_str labels, bool known)
 {
     bw_question q;
     const bw_decision *d;
-    bw_str text;
-    bw_status s =
-        r->server->config.dev ? BW_OK : bw_gate_label_text(r, class_id, &text);
-    if (s != BW_OK || r->server->config.dev)
-        return s;
     bw_gate__question(r, action, &q);
     q.purpose = BW_STR("");
-    s = bw_decision_acquire(r->ctx, r->server->authority, &q, class_id, text, &d);
+    bw_status s =
+        bw_decision_acquire(r->ctx, r->server->authority, &q, class_id, labels, &d);
     if (s != BW_OK)
         return s;
-    bw_audit_subject about = {.class_id = class_id, .no_purpose = true};
+    bw_audit_subject about = {.class_id = class_id,
+                              .labels = known ? (bw_str){NULL, 0} : labels,
+                              .no_purpose = true};
     bw_audit_add_decision(r->audit, action, &about, d);
     if (!d->allow)
-        s = bw_gate_refuse(r, action, text, d);
+        s = bw_gate_refuse(r, action, labels, d);
     bw_decision_release(d);
     return s;
+}
+
+bw_status bw_gate_decide(bw_request *r, bw_action action, const bw_class_id *class_id)
+{
+    bw_str text;
+    if (r->server->config.dev)
+        return BW_OK;
+    bw_status s = bw_gate_label_text(r, class_id, &text);
+    return s == BW_OK ? decide(r, action, class_id, text, true) : s;
+}
+
+bw_status bw_gate_decide_unknown(bw_request *r, bw_action action,
+                                 const bw_class_id *class_id, bw_str labels)
+{
+    return r->server->config.dev ? BW_OK : decide(r, action, class_id, labels, false);
 }
 
 static bw_status forbidden(bw_request *r, bw_action action, const bw_decision *d)

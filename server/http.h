@@ -114,6 +114,9 @@ bw_status bw_gate_refuse(bw_request *r, bw_action action, bw_str labels, const b
 /* One decision about a class that the request named, without its purpose; recorded.
  * BW_EDENIED with the policies' names (bw_gate_tells). */
 BW_MUST_USE bw_status bw_gate_decide(bw_request *r, bw_action action, const bw_class_id *class_id);
+/* The same for a class that need not be known. labels: its canonical form. */
+BW_MUST_USE bw_status bw_gate_decide_unknown(bw_request *r, bw_action action,
+                                             const bw_class_id *class_id, bw_str labels);
 /* After bw_write returned BW_EDENIED: the message with the policies that forbid `action` on it. */
 bw_status bw_gate_denied(bw_request *r, const bw_class_id *class_id, bw_action action);
 /* Whether the caller may ReadAudit here. Not recorded. Wants an authority (no --dev). */

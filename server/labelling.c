@@ -26,7 +26,7 @@ bw_status bw_labelling_rules(bw_ctx *ctx, const bw_config *c,
 }
 
 /* Nothing is put into the register yet: the set that is kept may be another. */
-static bw_status judge_base(bw_request *r, const bw_labels *labels)
+static bw_status judge_store(bw_request *r, const bw_labels *labels)
 {
     bw_str canonical;
     bw_class_id id;
@@ -68,7 +68,7 @@ bw_status bw_labelling_begin(bw_request *r, const bw_collection_info *info,
 {
     *out = (bw_labelling){0};
     bw_status s = find_base(r, info, given, about, out);
-    return s == BW_OK && !out->later ? judge_base(r, &out->labels) : s;
+    return s == BW_OK && !out->later ? judge_store(r, &out->labels) : s;
 }
 
 static bw_status no_place(bw_request *r, bw_status s)
@@ -80,9 +80,9 @@ static bw_status no_place(bw_request *r, bw_status s)
                       "Validation error in _labels: %.200s", why ? why : "");
 }
 
-bw_status bw_labelling_end(bw_request *r, const bw_collection_info *info,
-                           const bw_rule_subject *about, bw_labelling *l,
-                           bw_class_id *out)
+/* The base, if it is still to be found, and what raises it; for the audit record, too. */
+static bw_status finish(bw_request *r, const bw_collection_info *info,
+                        const bw_rule_subject *about, bw_labelling *l)
 {
     bw_server *srv = r->server;
     bw_status s = l->later ? find_base(r, info, NULL, about, l) : BW_OK;
@@ -96,7 +96,22 @@ bw_status bw_labelling_end(bw_request *r, const bw_collection_info *info,
     s = b.failed ? bw_fail_nomem(r->ctx)
                  : bw_arena_str(r->ctx, bw_buf_view(&b), &r->audit->labelled);
     bw_buf_clear(&b);
+    return s;
+}
+
+bw_status bw_labelling_end(bw_request *r, const bw_collection_info *info,
+                           const bw_rule_subject *about, bw_labelling *l,
+                           bw_class_id *out)
+{
+    bw_status s = finish(r, info, about, l);
     return s == BW_OK ? bw_gate_class_of(r, &l->labels, out) : s;
+}
+
+bw_status bw_labelling_try(bw_request *r, const bw_collection_info *info,
+                           const bw_rule_subject *about, bw_labelling *l)
+{
+    bw_status s = finish(r, info, about, l);
+    return s == BW_OK ? judge_store(r, &l->labels) : s;
 }
 
 bw_status bw_labelling_point(bw_request *r, const bw_collection_info *info,

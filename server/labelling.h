@@ -31,6 +31,9 @@ BW_MUST_USE bw_status bw_labelling_begin(bw_request *r, const bw_collection_info
 BW_MUST_USE bw_status bw_labelling_end(bw_request *r, const bw_collection_info *info,
                                        const bw_rule_subject *about, bw_labelling *l,
                                        bw_class_id *out);
+/* The same for a dry run: Store is decided, and no class is made known. */
+BW_MUST_USE bw_status bw_labelling_try(bw_request *r, const bw_collection_info *info,
+                                       const bw_rule_subject *about, bw_labelling *l);
 /* The class of a text that came as a point (labels.detect = all): the labels that it
  * came with, or their default, raised by the detectors. */
 BW_MUST_USE bw_status bw_labelling_point(bw_request *r, const bw_collection_info *info,

@@ -442,6 +442,55 @@ def test_a_broken_run_is_resumed(dev, tmp_path):
     assert len(got) == 12 and len({p["payload"]["metadata"]["source"] for p in got}) == 12
 
 
+def sources(c, collection, **kw):
+    return {p["payload"]["metadata"]["source"] for p in points(c, collection, **kw)}
+
+
+def test_a_mirror_follows_its_folder_and_nothing_else(dev, tmp_path):
+    for name in ("a.txt", "b.txt", "sub/c.txt", "skip.bin"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("words of " + name)
+    other = {"notes/else.txt", "note/a.txt", "notes"}
+    for source in other:
+        ingest(dev, "mirror", source, "stored by somebody else")
+
+    def run(*more):
+        r = subprocess.run([cells.BINARY, "ingest", str(tmp_path), "--collection", "mirror", "--url", dev.url, *more],
+                           capture_output=True, text=True, timeout=60)
+        return r.returncode, r.stdout + r.stderr
+    code, said = run("--mirror")
+    assert code == 2 and "--prefix" in said
+    code, said = run("--prefix", "notes/home", "--mirror")
+    assert code == 0 and "3 stored" in said and "0 no longer in the folder deleted" in said, said
+    mine = {"notes/home/" + n for n in ("a.txt", "b.txt", "sub/c.txt")}
+    assert sources(dev, "mirror") == mine | other
+    os.unlink(tmp_path / "b.txt")
+    (tmp_path / "a.txt").write_text("other words")
+    before = points(dev, "mirror")
+    code, said = run("--prefix", "notes/home", "--mirror", "--dry-run")
+    assert code == 0 and "would     notes/home/b.txt: delete" in said and "would     a.txt: 1 chunks" in said, said
+    assert "1 would be stored, 1 unchanged" in said and "1 no longer in the folder would be deleted" in said, said
+    assert points(dev, "mirror") == before
+    code, said = run("--prefix", "notes/home", "--mirror")
+    assert code == 0 and "1 stored, 1 unchanged" in said and "deleted   notes/home/b.txt" in said, said
+    assert sources(dev, "mirror") == (mine - {"notes/home/b.txt"}) | other
+
+
+def test_a_mirror_goes_through_pages(dev, tmp_path):
+    """More documents than one page of the scroll, most of them gone."""
+    (tmp_path / "n0.txt").write_text("the one that stays")
+    vector = [1.0] + [0.0] * 383
+    ingest(dev, "pages", "far/n0.txt", "the one that stays")
+    for lo in range(1, 2300, 500):
+        batch = [{"id": i, "vector": vector, "payload": {"metadata": {"source": "far/n%d.txt" % i, "ordinal": 0}}}
+                 for i in range(lo, min(lo + 500, 2300))]
+        assert dev.put("/collections/pages/points?wait=true", {"points": batch}).status == 200
+    r = subprocess.run([cells.BINARY, "ingest", str(tmp_path), "--collection", "pages", "--url", dev.url, "--prefix", "far",
+                        "--mirror"], capture_output=True, text=True, timeout=120)
+    assert r.returncode == 0 and "2299 no longer in the folder deleted" in r.stdout, r.stdout[-300:] + r.stderr
+    assert sources(dev, "pages") == {"far/n0.txt"}
+
+
 def test_rules_are_checked_before_anything_is_sent(dev, tmp_path):
     (tmp_path / "a.txt").write_text("x")
     for text, word in [('{"rules": [{"match": "*", "label": {}}]}', "/rules/0/label"),
@@ -516,6 +565,40 @@ def test_nothing_outside_the_folder_is_read(tmp_path):
         server.server_close()
     assert sent == [("a.txt", "plain a.txt")]
     assert r.returncode == 1 and "1 stored, 0 unchanged, 0 skipped, 0 refused, 3 failed" in r.stdout, r
+
+
+def test_a_dry_run_decides_and_leaves_nothing(paris):
+    classes = lambda: paris.get("/v1/classes").json()
+    before = classes()
+    labels = {"regimes": ["gdpr"], "residency": ["FR"], "sensitivity": 2, "purposes": ["audit"]}
+    body = {"collection": "dry", "source": "a.txt", "text": "Write to ana@example.org.", "create": True, "dry_run": True}
+    key = paris.keys["loader"]
+    r = paris.post("/v1/ingest", {**body, "labels": labels}, key=key)
+    assert r.status == 200 and r.json()["dry_run"] is True and r.json()["chunks"] == 1, r
+    assert "pi" in r.json()["labels"]["categories"]  # raised by what the text holds
+    assert classes() == before and paris.get("/collections/dry", key=key).status == 404
+    swiss = {**labels, "regimes": ["fadp"], "residency": ["CH"]}
+    assert paris.post("/v1/ingest", {**body, "labels": swiss}, key=key).status == 451
+    assert paris.post("/v1/ingest", {**body, "labels": {**labels, "regimes": ["nope"]}}, key=key).status == 422
+    assert classes() == before
+    real = paris.post("/v1/ingest", {**body, "dry_run": False, "labels": labels}, key=key).json()
+    assert real["class"] == r.json()["class"] and real["digest"] == r.json()["digest"]
+    again = paris.post("/v1/ingest", {**body, "labels": labels}, key=key).json()
+    assert again["unchanged"] is True and again["dry_run"] is True
+
+
+def test_a_mirror_lists_what_may_not_be_deleted(paris, tmp_path):
+    """Legal hold: the document stays, is named, and the run says so."""
+    held = {"regimes": ["gdpr"], "residency": ["FR"], "sensitivity": 1, "purposes": ["audit"], "legal_hold": True}
+    r = paris.post("/v1/ingest", {"collection": "hold", "source": "desk/kept.txt", "text": "kept by law", "create": True,
+                                  "labels": held}, key=paris.keys["loader"])
+    assert r.status == 200, r
+    (tmp_path / "new.txt").write_text("new words")
+    run = command(paris, "ingest", str(tmp_path), "--collection", "hold", "--prefix", "desk", "--mirror", "--label", "regimes=gdpr",
+                  "--label", "residency=FR", "--label", "sensitivity=1", "--label", "purposes=audit", "--purpose", "audit")
+    assert run.returncode == 3 and "refused   desk/kept.txt: 451" in run.stdout and "0 no longer" in run.stdout, run
+    headers = {"x-bailiwick-purpose": "audit"}
+    assert sources(paris, "hold", key=paris.keys["loader"], headers=headers) == {"desk/kept.txt", "desk/new.txt"}
 
 
 def test_a_refused_document_makes_no_collection(paris):
