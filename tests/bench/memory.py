@@ -104,6 +104,9 @@ def words_table(args, s, notes):
         c.build(s, args.threads)
         for what in ("dense", "text", "sparse", "hybrid"):
             c.what, speeds = what, []
+            if what == "text":  # the first queries make the lists of words (partition/words.c)
+                first = c.search(0, 0, args.queries)["seconds"]
+                notes.append("the first %d text queries, which make the lists: %.1f s" % (args.queries, first))
             for threads in (1, 2):
                 c.ask("threads %d" % threads)
                 r = c.search(0, 0, min(10, args.queries))
