@@ -68,18 +68,20 @@ typedef struct bw_id_list { /* living rows in id order */
     uint32_t rows[];
 } bw_id_list;
 
-enum { BW_SMALL_ROWS = 64 }; /* one word of a bitmap */
+enum { BW_SMALL_ROWS = 256, BW_MARK_WORDS = 8 };
 
-struct bw_snapshot { /* begins a cache line; the first two are all that small.c reads */
+struct bw_snapshot { /* begins a cache line; the first three are all that small.c reads */
     atomic_uint refs;
     uint32_t nrows, nlive;
     uint32_t small_rows; /* > 0: nrows, all in one block of vector 0, and these are set: */
     const void *small_data;
     const bw_point_id *small_ids;
-    uint64_t small_live;
-    uint64_t marks[2]; /* a bit each of every id's hash; many rows: all set */
+    const uint64_t *small_words; /* the bits of `live`: of one word, the next … */
+    uint64_t small_word;
     const float *small_scales; /* int8 */
+    uint64_t unused;           /* to the end of the line */
     bw_codes small_codes;      /* a copy of the block's; .codes NULL: it has none */
+    uint64_t marks[BW_MARK_WORDS]; /* of every id's hash; more than BW_SMALL_ROWS: all set */
     bw_partition *part;
     bw_gen *gen;
     bw_part_state state;
