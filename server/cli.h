@@ -43,6 +43,7 @@ int bw_cli_query(int argc, char **argv);
 int bw_cli_mcp(int argc, char **argv);
 int bw_cli_place(int argc, char **argv);
 int bw_cli_relabel(int argc, char **argv);
+int bw_cli_eval(int argc, char **argv);
 int bw_cli_seal(int argc, char **argv);
 int bw_cli_explain(int argc, char **argv);
 #endif

@@ -16,6 +16,7 @@ static const char help[] =
     "  doctor        look for what would keep a cell from serving well\n"
     "  ingest        put a folder of documents into a running cell\n"
     "  query         ask a running cell a question\n"
+    "  eval          measure answers against judged queries\n"
     "  mcp           give a coding assistant a running cell's tools (MCP over stdio)\n"
     "  relabel       move points to other labels, or show what that would do\n"
     "  seal          end a bulk load: wait until a collection's indexes serve\n"
@@ -36,6 +37,7 @@ static const command commands[] = {
     {"catalogue", bw_cli_catalogue}, {"place", bw_cli_place},
     {"explain", bw_cli_explain},     {"relabel", bw_cli_relabel},
     {"seal", bw_cli_seal},           {"mcp", bw_cli_mcp},
+    {"eval", bw_cli_eval},
 };
 
 int main(int argc, char **argv)

@@ -108,3 +108,11 @@ def test_cranfield(cell):
     print("nDCG@10", {m: round(v, 4) for m, v in mean.items()})
     assert abs(mean["dense"] - DENSE_REFERENCE) <= 0.002, mean
     assert mean["hybrid"] > mean["dense"] and mean["hybrid"] > mean["bm25"], mean
+    r = cell.cli("eval", "--queries", os.path.join(CRANFIELD, "queries.jsonl"), "--qrels",
+                 os.path.join(CRANFIELD, "qrels.tsv"), "--collection", "cranfield", "--json", "--url", cell.url)
+    assert r.returncode == 0, r
+    said = json.loads(r.stdout)
+    print({k: v["nDCG"] for part in ("modes", "differences") for k, v in said[part].items()})
+    assert said["queries"] == len(gains)
+    assert all(abs(said["modes"][m]["nDCG"][0] - mean[m]) < 1e-5 for m in mean), (said, mean)
+    assert said["differences"]["hybrid - dense"]["nDCG"][1] > 0, said  # the lower 95 % bound of the paired difference
