@@ -27,6 +27,7 @@
  * Threads: an index is immutable after build; search is thread-safe. FAISS keeps global
  * search statistics without locks; nothing reads them. Leaves out: quantised kinds,
  * adding to or removing from a built index (the segment is rebuilt). */
+#include "../base/ln.h"
 #include "shell.h"
 
 #include <math.h>
@@ -130,7 +131,7 @@ static size_t rows_number(const bw_shell_kind *kind, const float *rows,
     }
     for (size_t r = 0; r < kind->n; r++) {
         const double far =
-            lengths[r] > 0 ? log(longest / lengths[r]) / log(SHELL_RATIO)
+            lengths[r] > 0 ? (bw_ln(longest) - bw_ln(lengths[r])) / bw_ln(SHELL_RATIO)
                            : (double)SHELLS_MAX;
         numbers[r] = (uint8_t)fmin(far, (double)(SHELLS_MAX - 1));
     }
