@@ -601,6 +601,33 @@ def test_a_mirror_lists_what_may_not_be_deleted(paris, tmp_path):
     assert sources(paris, "hold", key=paris.keys["loader"], headers=headers) == {"desk/kept.txt", "desk/new.txt"}
 
 
+def test_a_mirror_leaves_alone_what_it_does_not_see(paris, tmp_path):
+    """Another tenant's collection of that name, and another purpose's documents under the prefix, stay; the run's words are
+    the same with and without them."""
+    labels = {"regimes": ["gdpr"], "residency": ["FR"], "sensitivity": 1, "purposes": ["audit"]}
+    stranger = paris.key_add("stranger", tenant="other", seat="FR", clearance=5, roles=["editor"], purposes=["audit"])
+    (tmp_path / "stays.txt").write_text("words that stay")
+
+    def run(name):
+        put = lambda source, key, more: paris.post(
+            "/v1/ingest", {"collection": name, "source": source, "text": "words of " + source, "create": True, "labels": more}, key=key)
+        assert put("in/gone.txt", paris.keys["loader"], labels).status == 200
+        if name == "seen":
+            assert put("in/care.txt", paris.keys["loader"], {**labels, "purposes": ["care"]}).status == 200
+            assert put("in/theirs.txt", stranger, labels).status == 200
+        r = command(paris, "ingest", str(tmp_path), "--collection", name, "--prefix", "in", "--mirror", "--purpose", "audit",
+                    *[w for k in ("regimes=gdpr", "residency=FR", "sensitivity=1", "purposes=audit") for w in ("--label", k)])
+        assert r.returncode == 0 and "deleted   in/gone.txt" in r.stdout and "1 no longer" in r.stdout, r
+        return r.stdout
+    assert run("seen") == run("unseen")
+    see = lambda key, purpose: sources(paris, "seen", key=key, headers={"x-bailiwick-purpose": purpose})
+    assert see(paris.keys["loader"], "audit") == {"in/stays.txt"}
+    assert see(stranger, "audit") == {"in/theirs.txt"}
+    nurse = paris.post("/collections/seen/points/scroll", {"limit": 10, "with_payload": True}, key=paris.keys["nurse"],
+                              headers={"x-bailiwick-purpose": "care"}).json()["result"]["points"]
+    assert [p["payload"]["metadata"]["source"] for p in nurse] == ["in/care.txt"], nurse
+
+
 def test_a_refused_document_makes_no_collection(paris):
     """Refused is absent: neither a forbidden class nor an unreadable document leaves a collection behind."""
     labels = {"regimes": ["gdpr"], "residency": ["FR"], "sensitivity": 1, "purposes": ["audit"]}
